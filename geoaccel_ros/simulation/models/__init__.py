@@ -1,0 +1,1 @@
+"""MuJoCo models that come with the package, loaded by name."""

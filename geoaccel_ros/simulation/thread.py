@@ -1,0 +1,106 @@
+"""The thread that owns a simulation's physics and holds it to the wall clock."""
+
+import threading
+from collections.abc import Callable
+
+from geoaccel_ros.simulation.events import ClockTick, Event
+from geoaccel_ros.simulation.pacing import Pacer
+from geoaccel_ros.simulation.world import Simulation
+
+
+class SimulationThread:
+    """Steps a simulation at its ``realtime_factor`` and hands its events to a callback.
+
+    While paused, simulated time stands still but is still told at ``clock_rate`` (of wall time), so
+    that whoever joins, or waits for a clock, is not stuck. pause, resume and reset return at once
+    and take effect between two steps.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        From start to stop nobody else may step or reset it, or read its ``data``.
+    on_event : callable
+        Called from the thread with each event, in order; its time is the simulation's, so it must
+        be quick. What it raises ends the simulation as diverged physics does.
+
+    Attributes
+    ----------
+    error : Exception or None
+        What ended the thread.
+    """
+
+    def __init__(self, simulation: Simulation, on_event: Callable[[Event], None]):
+        self.simulation = simulation
+        self.error: Exception | None = None
+        self._on_event = on_event
+        self._stop = threading.Event()
+        self._reset = threading.Event()
+        self._running = threading.Event()
+        if not simulation.config.start_paused:
+            self._running.set()
+        self._pacer = Pacer(simulation.config.realtime_factor, sleep=self._stop.wait)
+        self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
+
+    def start(self) -> None:
+        """Begin to step."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for it; nothing is called back afterwards. May be repeated."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def pause(self) -> None:
+        """Let simulated time stand still."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Let simulated time go on."""
+        self._running.set()
+
+    def reset(self) -> None:
+        """Put the robot back to its start before the next step, paused or not."""
+        self._reset.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs, paused or not."""
+        return self._thread.is_alive()
+
+    @property
+    def paused(self) -> bool:
+        return not self._running.is_set()
+
+    @property
+    def realtime_factor(self) -> float:
+        """Measured: simulated over wall time in the last two seconds; 0 while paused."""
+        return 0.0 if self.paused else self._pacer.measured_factor
+
+    @property
+    def lag(self) -> float:
+        """Seconds of wall time by which the simulation fell behind and that it gave up, in all."""
+        return self._pacer.lag
+
+    def _run(self) -> None:
+        try:
+            simulation = self.simulation
+            self._pacer.start(simulation.time_ns * 1e-9)
+            while not self._stop.is_set():
+                if self._reset.is_set():
+                    self._reset.clear()
+                    simulation.reset()
+                if not self._running.is_set():
+                    self._hold()
+                    continue
+                self._pacer.wait((simulation.time_ns + simulation.timestep_ns) * 1e-9)
+                for event in simulation.step():
+                    self._on_event(event)
+        except Exception as error:
+            self.error = error
+
+    def _hold(self) -> None:
+        """Tell the time once and wait for one clock period, or less when resumed."""
+        self._on_event(ClockTick(self.simulation.time_ns))
+        if self._running.wait(1 / self.simulation.config.clock_rate):
+            self._pacer.start(self.simulation.time_ns * 1e-9)
