@@ -1,0 +1,17 @@
+"""Build script: the files that setup.cfg cannot list."""
+
+from glob import glob
+
+from setuptools import setup
+
+NAME = "geoaccel_ros"
+
+setup(
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        (f"share/{NAME}/launch", glob("launch/*.launch.py")),
+        (f"share/{NAME}/config", glob("config/*.yaml") + glob("config/*.xml")),
+        (f"share/{NAME}/rviz", glob("rviz/*.rviz")),
+    ],
+)
