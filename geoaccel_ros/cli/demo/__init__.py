@@ -1,0 +1,1 @@
+"""``geoaccel demo``: all nodes as processes over DDS, recorded, judged and drawn."""

@@ -1,0 +1,78 @@
+"""The demo's pictures: where the robot went, and how long everything took."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import Polygon
+
+from geoaccel_ros.cli.demo.evaluation import Recording
+
+
+def draw_trajectory(
+    path: Path, recording: Recording, goals: np.ndarray, footprints: Sequence[np.ndarray]
+) -> None:
+    """Draw truth, odometry, goals (N, 2; odom frame) and obstacles from above."""
+    truth = recording.truth.poses[:, :3, 3]
+    odometry = (recording.T_world_odom @ recording.odometry.poses)[:, :3, 3]
+    T_world_odom = recording.T_world_odom
+    goals = goals @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
+
+    figure, (top, error) = plt.subplots(
+        2, 1, figsize=(8, 10), height_ratios=[4, 1], layout="constrained"
+    )
+    for footprint in footprints:
+        top.add_patch(Polygon(footprint, facecolor="0.8", edgecolor="0.45"))
+    top.plot(*truth[:, :2].T, color="tab:blue", linewidth=3, alpha=0.5, label="truth")
+    top.plot(*odometry[:, :2].T, color="tab:red", linewidth=1, label="lidar_odometry")
+    top.plot(*goals.T, "*", color="tab:green", markersize=16, label="goals")
+    for number, goal in enumerate(goals, start=1):
+        top.annotate(str(number), goal, textcoords="offset points", xytext=(8, 6))
+    top.plot(*truth[0, :2], "o", color="black", label="start")
+    top.set(aspect="equal", xlabel="x [m]", ylabel="y [m]")
+    top.set_title(
+        f"{recording.path_length():.1f} m driven, odometry error {recording.ate_rmse():.3f} m (RMSE)"
+    )
+    top.legend(loc="upper right")
+    top.autoscale_view()
+
+    distance = np.linalg.norm(odometry - recording.truth_at_odometry[:, :3, 3], axis=1)
+    error.plot(recording.odometry.stamps, 100 * distance, color="tab:red")
+    error.set(xlabel="simulated time [s]", ylabel="position error [cm]", ylim=(0, None))
+    error.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_latency(path: Path, recording: Recording, nodes: dict[str, dict]) -> None:
+    """Draw latencies as the recorder saw them, and the share of a core that each node took.
+
+    Parameters
+    ----------
+    nodes : dict
+        By name of the node: cpu_share (1.0: one core) and memory_mib.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for name, latency in recording.latency_ms.items():
+        if len(latency):
+            label = f"{name}: p50 {np.median(latency):.0f}, p99 {np.percentile(latency, 99):.0f} ms"
+            left.plot(np.sort(latency), np.linspace(0, 100, len(latency)), label=label)
+    left.set(xlabel="latency [ms]", ylabel="clouds within [%]", xlim=(0, None), ylim=(0, 100))
+    left.set_title("from a cloud's arrival to its result's")
+    left.grid(alpha=0.3)
+    left.legend(loc="lower right", fontsize=8)
+
+    names = list(nodes)
+    shares = [100 * nodes[name]["cpu_share"] for name in names]
+    bars = right.barh(names, shares, color="tab:gray")
+    labels = [f"{s:.0f} %, {nodes[n]['memory_mib']:.0f} MiB" for n, s in zip(names, shares, strict=True)]
+    right.bar_label(bars, labels, padding=4, fontsize=8)
+    right.set(xlabel="CPU [% of one core]", xlim=(0, 1.45 * max(shares, default=1.0)))
+    right.invert_yaxis()
+    right.set_title("load of each node")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

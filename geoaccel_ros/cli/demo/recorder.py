@@ -1,0 +1,147 @@
+"""Writes what goes over the wire into an MCAP bag, and keeps the latest diagnostics."""
+
+import queue
+import threading
+import time
+from pathlib import Path
+
+import rclpy
+from ament_index_python.packages import get_package_share_directory
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
+from nav_msgs.msg import Path as PathMessage
+from point_cloud_interfaces.msg import CompressedPointCloud2
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.serialization import deserialize_message
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from sensor_msgs.msg import PointCloud2
+from std_srvs.srv import SetBool
+from tf2_msgs.msg import TFMessage
+
+from geoaccel_ros.ros import qos
+
+# Deep enough for a second of disk stall.
+_QUEUE = 100
+
+TOPICS = {
+    "/points": (PointCloud2, qos.sensor_data(_QUEUE)),
+    "/points/compressed": (CompressedPointCloud2, qos.reliable(_QUEUE)),
+    "/points/decompressed": (PointCloud2, qos.reliable(_QUEUE)),
+    "/odom": (Odometry, qos.reliable(_QUEUE)),
+    "/ground_truth/odom": (Odometry, qos.reliable(_QUEUE)),
+    "/cmd_vel": (TwistStamped, qos.reliable(_QUEUE)),
+    "/plan": (PathMessage, qos.reliable(_QUEUE)),
+    "/tf": (TFMessage, qos.TRANSFORMS),
+    "/tf_static": (TFMessage, qos.LATCHED),
+    "/diagnostics": (DiagnosticArray, qos.reliable(_QUEUE)),
+}
+
+
+def typestore():
+    """Return rosbags' types, with those of the package's own topics."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    name = "point_cloud_interfaces/msg/CompressedPointCloud2"
+    share = Path(get_package_share_directory("point_cloud_interfaces"))
+    definition = (share / "msg" / "CompressedPointCloud2.msg").read_text()
+    store.register(get_types_from_msg(definition, name))
+    return store
+
+
+class Recorder:
+    """A node of its own that records :data:`TOPICS`, timed by their arrival (wall clock).
+
+    Attributes
+    ----------
+    diagnostics : dict of str to dict of str to str
+        The latest values of each node, by its name, with ``message`` and ``level`` among them.
+    """
+
+    def __init__(self, bag: Path):
+        self.diagnostics: dict[str, dict[str, str]] = {}
+        self._node = rclpy.create_node("demo_recorder")
+        self._queue: queue.SimpleQueue = queue.SimpleQueue()
+        self._writer_error: Exception | None = None
+        self._writing = threading.Thread(target=self._write, args=(bag,), name="bag")
+        self._writing.start()
+        # Raw: the bytes on the wire are the bytes in the bag.
+        for topic, (message_type, profile) in TOPICS.items():
+            self._node.create_subscription(
+                message_type, topic, self._recording(topic), profile, raw=True
+            )
+        self._pause = self._node.create_client(SetBool, "/mujoco_simulation/pause")
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._node)
+        self._spinning = threading.Thread(target=self._spin, name="recorder")
+        self._spinning.start()
+
+    def connected(self, subscribers: dict[str, int]) -> bool:
+        """Return whether each topic has at least this many subscribers, the recorder included."""
+        return all(self._node.count_subscribers(t) >= count for t, count in subscribers.items())
+
+    def pause(self, paused: bool, timeout: float = 5.0) -> bool:
+        """Pause the simulation or let it run; return whether it answered."""
+        if not self._pause.wait_for_service(timeout):
+            return False
+        future = self._pause.call_async(SetBool.Request(data=paused))
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        return done.wait(timeout) and future.result().success
+
+    def close(self) -> None:
+        """Stop recording and finish the bag.
+
+        Raises
+        ------
+        OSError
+            If the bag could not be written.
+        """
+        self._executor.shutdown()
+        self._spinning.join()
+        self._node.destroy_node()
+        self._queue.put(None)
+        self._writing.join()
+        if self._writer_error is not None:
+            raise self._writer_error
+
+    def _recording(self, topic: str):
+        def record(data: bytes) -> None:
+            self._queue.put((topic, time.time_ns(), data))
+            if topic == "/diagnostics":
+                self._remember(deserialize_message(data, DiagnosticArray))
+
+        return record
+
+    def _remember(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            values = {pair.key: pair.value for pair in status.values}
+            level = str(int.from_bytes(status.level, "little"))
+            self.diagnostics[status.name.lstrip("/")] = {
+                **values, "message": status.message, "level": level
+            }  # fmt: skip
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            pass
+
+    def _write(self, bag: Path) -> None:
+        try:
+            store = typestore()
+            with Writer(bag, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+                connections = {
+                    topic: writer.add_connection(topic, _ros_name(message_type), typestore=store)
+                    for topic, (message_type, _) in TOPICS.items()
+                }
+                while (item := self._queue.get()) is not None:
+                    topic, arrival_ns, data = item
+                    writer.write(connections[topic], arrival_ns, data)
+        except Exception as error:
+            self._writer_error = error
+
+
+def _ros_name(message_type: type) -> str:
+    package = message_type.__module__.split(".")[0]
+    return f"{package}/msg/{message_type.__name__}"

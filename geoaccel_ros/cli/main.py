@@ -1,0 +1,50 @@
+"""The command ``geoaccel``: one sub-command a module, errors as one line."""
+
+import argparse
+import sys
+
+from geoaccel_ros import __version__
+from geoaccel_ros.backend import BackendError
+from geoaccel_ros.cli import compress, info, odometry, register
+from geoaccel_ros.cli.demo import command as demo
+from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.config import ConfigurationError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a sub-command.
+
+    Returns
+    -------
+    int
+        0 when it did its work, 1 when it could not (one line on standard error says why), 2 for
+        wrong usage, 130 when interrupted.
+    """
+    args = _parser().parse_args(arguments)
+    try:
+        return args.run(args)
+    except (UserError, ConfigurationError, BackendError) as error:
+        print(f"geoaccel {args.command}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of standard output has left (`geoaccel info | head`): nobody is to be told.
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="geoaccel",
+        description="LiDAR odometry, point-cloud compression and MPPI control, accelerated.",
+    )
+    parser.add_argument("--version", action="version", version=f"geoaccel {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (demo, odometry, register, compress, info):
+        module.add_parsers(subparsers)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

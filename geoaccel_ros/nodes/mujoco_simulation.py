@@ -1,0 +1,183 @@
+"""mujoco_simulation: a robot in a yard, as its sensors and its drive show themselves on topics."""
+
+import sys
+from dataclasses import dataclass
+
+from geometry_msgs.msg import TransformStamped, TwistStamped
+from nav_msgs.msg import Odometry
+from rclpy.time import Time
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import Imu, JointState, PointCloud2
+from std_msgs.msg import Header
+from std_srvs.srv import SetBool, Trigger
+from tf2_msgs.msg import TFMessage
+
+from geoaccel_ros.config import parameter
+from geoaccel_ros.ros import diagnostics, qos
+from geoaccel_ros.ros.diagnostics import Counters, Status
+from geoaccel_ros.ros.node import ManagedNode, NodeConfig
+from geoaccel_ros.ros.pointcloud2 import message_from_points
+from geoaccel_ros.ros.run import run
+from geoaccel_ros.ros.transforms import set_pose, stamped_transform
+from geoaccel_ros.simulation import events
+from geoaccel_ros.simulation.thread import SimulationThread
+from geoaccel_ros.simulation.world import Simulation, SimulationConfig, SimulationError
+
+
+@dataclass(frozen=True)
+class MujocoSimulationConfig(NodeConfig, SimulationConfig):
+    """Parameters of mujoco_simulation."""
+
+    world_frame: str = parameter("world", "Frame of the true pose.")
+    truth_frame: str = parameter(
+        "ground_truth", "Child frame of the true pose on /tf; base_frame belongs to the odometry."
+    )
+    base_frame: str = parameter("base_link", "The robot's frame.")
+    lidar_frame: str = parameter("lidar", "Frame of the clouds.")
+    imu_frame: str = parameter("imu", "Frame of the inertial measurements.")
+
+
+class MujocoSimulation(ManagedNode):
+    """cmd_vel (TwistStamped) -> /clock, points, odom (truth), joint_states, imu, /tf, /tf_static.
+
+    The physics thread owns MuJoCo's state and publishes what is due.
+    """
+
+    NAME = "mujoco_simulation"
+    CONFIG = MujocoSimulationConfig
+
+    def configure(self):
+        self.counters = Counters("clouds out", "commands in", "commands refused")
+        self._simulation = Simulation(self.config.subset(SimulationConfig))
+        self._thread = SimulationThread(self._simulation, self._on_event)
+        self._publish = {
+            events.ClockTick: self._publish_clock,
+            events.Scan: self._publish_scan,
+            events.TruthState: self._publish_truth,
+            events.JointState: self._publish_joints,
+            events.ImuSample: self._publish_imu,
+        }
+        self._clock_publisher = self.advertise(Clock, "/clock", qos.CLOCK)
+        self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
+        self._odom_publisher = self.advertise(Odometry, "odom", qos.RELIABLE)
+        self._joint_publisher = self.advertise(JointState, "joint_states", qos.RELIABLE)
+        self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
+        self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
+        self._static_publisher = self.advertise(TFMessage, "/tf_static", qos.LATCHED)
+        self.subscribe(TwistStamped, "cmd_vel", self._on_command, qos.RELIABLE)
+        self.offer(SetBool, "~/pause", self._on_pause)
+        self.offer(Trigger, "~/reset", self._on_reset)
+
+    def activate(self):
+        self._static_publisher.publish(TFMessage(transforms=self._mounts()))
+        self._thread.start()
+
+    def deactivate(self):
+        # Whoever activates again goes on from here, with a thread of its own.
+        self._thread.stop()
+        self._thread = SimulationThread(self._simulation, self._on_event)
+
+    def cleanup(self):
+        self._thread = self._simulation = None
+
+    def status(self):
+        thread, simulation = self._thread, self._simulation
+        values = {
+            "realtime factor": f"{thread.realtime_factor:.3f}",
+            "lag [s]": f"{thread.lag:.3f}",
+            "simulated time [s]": f"{1e-9 * simulation.time_ns:.3f}",
+            "contacts": simulation.contacts,
+            "epoch": simulation.epoch,
+        }
+        if thread.error is not None:
+            return Status(diagnostics.ERROR, f"stopped: {thread.error}", values)
+        return Status(diagnostics.OK, "paused" if thread.paused else "running", values)
+
+    # From the physics thread.
+
+    def _on_event(self, event) -> None:
+        self._publish[type(event)](event)
+
+    def _publish_clock(self, tick: events.ClockTick) -> None:
+        self._clock_publisher.publish(Clock(clock=_stamp(tick.stamp_ns)))
+
+    def _publish_scan(self, scan: events.Scan) -> None:
+        header = Header(stamp=_stamp(scan.stamp_ns), frame_id=self.config.lidar_frame)
+        self._points_publisher.publish(message_from_points(header, scan.points))
+        self.counters.count("clouds out")
+
+    def _publish_truth(self, state: events.TruthState) -> None:
+        config = self.config
+        odom = Odometry(child_frame_id=config.base_frame)
+        odom.header = Header(stamp=_stamp(state.stamp_ns), frame_id=config.world_frame)
+        set_pose(odom.pose.pose, state.T_world_base)
+        _set_vector(odom.twist.twist.linear, state.linear)
+        _set_vector(odom.twist.twist.angular, state.angular)
+        self._odom_publisher.publish(odom)
+        transform = stamped_transform(
+            odom.header.stamp, config.world_frame, config.truth_frame, state.T_world_base
+        )
+        self._tf_publisher.publish(TFMessage(transforms=[transform]))
+
+    def _publish_joints(self, joints: events.JointState) -> None:
+        message = JointState(
+            name=list(joints.names),
+            position=joints.position.tolist(),
+            velocity=joints.velocity.tolist(),
+            effort=joints.effort.tolist(),
+        )
+        message.header.stamp = _stamp(joints.stamp_ns)
+        self._joint_publisher.publish(message)
+
+    def _publish_imu(self, sample: events.ImuSample) -> None:
+        imu = Imu(header=Header(stamp=_stamp(sample.stamp_ns), frame_id=self.config.imu_frame))
+        # sensor_msgs/Imu: -1 in the first element says that there is no orientation.
+        imu.orientation_covariance[0] = -1.0
+        _set_vector(imu.linear_acceleration, sample.linear_acceleration)
+        _set_vector(imu.angular_velocity, sample.angular_velocity)
+        self._imu_publisher.publish(imu)
+
+    # From the executor.
+
+    def _mounts(self) -> list[TransformStamped]:
+        simulation, base = self._simulation, self.config.base_frame
+        stamp = _stamp(simulation.time_ns)
+        return [
+            stamped_transform(stamp, base, self.config.lidar_frame, simulation.T_base_lidar),
+            stamped_transform(stamp, base, self.config.imu_frame, simulation.T_base_imu),
+        ]
+
+    def _on_command(self, message: TwistStamped) -> None:
+        self.counters.count("commands in")
+        try:
+            self._simulation.command(message.twist.linear.x, message.twist.angular.z)
+        except SimulationError as error:
+            self.counters.count("commands refused")
+            self.get_logger().warning(str(error), throttle_duration_sec=5.0)
+
+    def _on_pause(self, request, response):
+        (self._thread.pause if request.data else self._thread.resume)()
+        response.success, response.message = True, "paused" if request.data else "running"
+        return response
+
+    def _on_reset(self, _request, response):
+        self._thread.reset()
+        response.success, response.message = True, "robot at its start; time goes on"
+        return response
+
+
+def _stamp(nanoseconds: int):
+    return Time(nanoseconds=nanoseconds).to_msg()
+
+
+def _set_vector(vector, values) -> None:
+    vector.x, vector.y, vector.z = map(float, values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run(MujocoSimulation)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
