@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Make the environment that `make demo` and `make test` run in.
 
-With a ROS 2 distribution sourced, the environment sees the distribution's packages and gets from the
-package index only what is missing. Elsewhere it gets the pinned wheels of requirements.lock (ROS 2's
-among them) and the interfaces/ that those lack, built once.
+With a ROS 2 distribution sourced, the environment sees the distribution's packages and gets from
+the package index only what is missing. Elsewhere it gets the pinned wheels of requirements.lock
+(ROS 2's among them) and the interfaces/ that those lack, built once.
 
-The work is done in steps. A step leaves a stamp when it is complete, written last and atomically, that
-holds a hash of what it depends on; so a second run has nothing to do, a changed lock file is installed
-over the old one, and an environment whose packages were left half installed is made anew.
+The work is done in steps. A step leaves a stamp when it is complete, written last and atomically,
+that holds a hash of what it depends on. So a second run has nothing to do, a changed lock file is
+installed over the old one, and an environment left with half its packages is made anew.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INTERFACES = ("tf2_msgs", "point_cloud_interfaces")
 OLDEST = (3, 10)
 WITH_WHEELS = ((3, 11), (3, 12))  # the CPythons that ROS 2 has wheels for
-CHOSEN = "GEOACCEL_BOOTSTRAP_CHOSEN"  # set once another interpreter was started, so that it starts no third
+CHOSEN = "GEOACCEL_BOOTSTRAP_CHOSEN"  # set for an interpreter that this one started instead
 
 
 class Refusal(Exception):
@@ -43,11 +43,9 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="where (default: .venv)")
     options = parser.parse_args()
     try:
-        with open(__file__) as lock:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX
-            )  # two makes at once: the second waits and finds it done
-            Environment(options.venv.absolute(), options.dev).make()
+        with open(__file__) as script:
+            lock(script.fileno())
+            Environment(options.venv.absolute(), options.dev, script.fileno()).make()
     except Refusal as refusal:
         print(f"bootstrap: {refusal}", file=sys.stderr)
         return 1
@@ -64,27 +62,28 @@ def main() -> int:
 class Environment:
     """A virtual environment and the steps that make it."""
 
-    def __init__(self, path: Path, dev: bool) -> None:
+    def __init__(self, path: Path, dev: bool, lock: int) -> None:
         self.path = path
         self.python = path / "bin" / "python"
         self.stamps = path / "stamps"
+        self.lock = lock
         self.distribution = sourced_distribution()
-        # What was once made for development stays so: `make demo` after `make test` removes nothing.
+        # What was made for development stays so: `make demo` after `make test` removes nothing.
         self.dev = dev or (self.stamps / "dev").exists()
+        self.requirements = ROOT / ("requirements-dev.lock" if self.dev else "requirements.lock")
 
     def make(self) -> None:
-        lock = ROOT / "requirements.lock"
-        packages = ROOT / "requirements-dev.lock" if self.dev else lock
         settings = [ROOT / name for name in ("setup.cfg", "setup.py", "pyproject.toml")]
+        version = ROOT / "geoaccel_ros" / "__init__.py"
         sources = sorted(path for path in (ROOT / "interfaces").rglob("*") if path.is_file())
         if self.distribution:
-            steps = [("packages", [packages, settings[0]], self.install_missing)]
+            steps = [("packages", [self.requirements, *settings], self.install_missing)]
         else:
             steps = [
-                ("packages", [packages], self.install_wheels),
-                ("interfaces", [lock, *sources], self.build_interfaces),
+                ("packages", [self.requirements], self.install_wheels),
+                ("interfaces", [ROOT / "requirements.lock", *sources], self.build_interfaces),
             ]
-        steps.append(("geoaccel", settings, self.install_geoaccel))
+        steps.append(("geoaccel", [*settings, version], self.install_geoaccel))
 
         if not self.usable():
             self.create()
@@ -101,7 +100,7 @@ class Environment:
 
     def key(self, inputs: list[Path]) -> str:
         """Return the hash of everything that a step's result depends on."""
-        digest = hashlib.sha256(str(self.distribution).encode())
+        digest = hashlib.sha256()
         for path in [Path(__file__), self.path / "pyvenv.cfg", *inputs]:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()
@@ -109,8 +108,8 @@ class Environment:
     def usable(self) -> bool:
         """Tell whether the environment can be built upon.
 
-        It cannot where its packages were left half installed, where its interpreter is gone, or where a
-        distribution has been sourced since (or no longer is).
+        It cannot where its packages were left half installed, where its interpreter is gone, or
+        where a distribution has been sourced since (or no longer is).
         """
         if not (self.stamps / "packages").exists() or not os.access(self.python, os.X_OK):
             return False
@@ -124,74 +123,70 @@ class Environment:
                 raise Refusal(f"{self.path} is in the way: it is no virtual environment")
             shutil.rmtree(self.path)
         say(f"making {self.path} with Python {platform.python_version()}")
-        run(
-            [sys.executable, "-m", "venv", self.path]
-            + (["--system-site-packages"] if self.distribution else [])
-        )
+        # Not sys.executable: that may be the very environment that was just removed.
+        base = getattr(sys, "_base_executable", sys.executable)
+        options = ["--system-site-packages"] if self.distribution else []
+        self.run([base, "-m", "venv", *options, self.path])
         self.stamps.mkdir()
         write_atomically(self.stamps / "distribution", str(self.distribution))
-
-    def pip(self, *arguments: str | Path) -> None:
-        run([self.python, "-m", "pip", "--disable-pip-version-check", *arguments])
 
     # Without a distribution
 
     def install_wheels(self) -> None:
-        name = "requirements-dev.lock" if self.dev else "requirements.lock"
-        say(f"installing the packages of {name} (minutes the first time)")
+        say(f"installing the packages of {self.requirements.name} (minutes the first time)")
         # The lock file is complete: nothing to resolve.
-        self.pip("install", "--quiet", "--no-deps", "--requirement", ROOT / name)
+        self.pip("install", "--no-deps", "--requirement", self.requirements)
         self.mend_cmake_exports()
 
     def mend_cmake_exports(self) -> None:
         """Point the wheels' CMake files at this environment.
 
-        They name the include folders of the machine that built them, Python's and numpy's, and CMake
-        refuses folders that do not exist.
+        They name the include folders of the machine that built them, Python's and numpy's, and
+        CMake refuses folders that do not exist.
         """
-        code = (
-            "import numpy, sysconfig as s; print(s.get_path('include')); print(numpy.get_include())"
-        )
-        answer = subprocess.run(
-            [self.python, "-c", code], stdout=subprocess.PIPE, text=True, check=True
-        )
-        include, numpy_include = answer.stdout.split("\n")[:2]
         built_with = rb"/opt/python/cp\d+-cp\d+"
+        folders = {
+            built_with + rb"/include/python3\.\d+": "import sysconfig as s; s.get_path('include')",
+            built_with + rb"/lib/[^;\"]*/numpy/_?core/include": "import numpy; numpy.get_include()",
+        }
+        folders = {pattern: self.value(code).encode() for pattern, code in folders.items()}
         for path in (self.path / "share").rglob("*.cmake"):
-            text = path.read_bytes()
-            mended = re.sub(
-                built_with + rb"/lib/[^;\"]*/numpy/_?core/include", numpy_include.encode(), text
-            )
-            mended = re.sub(built_with + rb"/include/python3\.\d+", include.encode(), mended)
+            text = mended = path.read_bytes()
+            for pattern, folder in folders.items():
+                mended = re.sub(pattern, folder, mended)
             if mended != text:
                 path.write_bytes(mended)
 
     def build_interfaces(self) -> None:
         """Build interfaces/ into the environment, where the wheels' own messages lie."""
-        scripts = self.path / "bin"
+        cmake = self.path / "bin" / "cmake"
         environ = {
             **os.environ,
-            "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": f"{cmake.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "AMENT_PREFIX_PATH": str(self.path),
             "CMAKE_PREFIX_PATH": str(self.path),
         }
+        jobs = str(os.cpu_count() or 1)
         for name in INTERFACES:
             say(f"building {name}")
+            source = ROOT / "interfaces" / name
             build = self.path / "build" / name
             shutil.rmtree(build, ignore_errors=True)
-            configure = [
-                *(scripts / "cmake", "-S", ROOT / "interfaces" / name, "-B", build),
-                *("-G", "Unix Makefiles", "-DBUILD_TESTING=OFF", "-DCMAKE_BUILD_TYPE=Release"),
-                f"-DCMAKE_INSTALL_PREFIX={self.path}",
-                f"-DPython3_EXECUTABLE={self.python}",
-                f"-DPython_EXECUTABLE={self.python}",
-            ]
-            run_quietly(configure, environ)
-            jobs = str(os.cpu_count() or 1)
-            run_quietly([scripts / "cmake", "--build", build, "--parallel", jobs], environ)
-            run_quietly([scripts / "cmake", "--install", build], environ)
+            settings = {
+                "BUILD_TESTING": "OFF",
+                "CMAKE_BUILD_TYPE": "Release",
+                "CMAKE_INSTALL_PREFIX": self.path,
+                "Python3_EXECUTABLE": self.python,
+            }
+            options = [f"-D{key}={value}" for key, value in settings.items()]
+            for command in (
+                [cmake, "-S", source, "-B", build, "-G", "Unix Makefiles", *options],
+                [cmake, "--build", build, "--parallel", jobs],
+                [cmake, "--install", build],
+            ):
+                self.run(command, quietly=True, env=environ)
         shutil.rmtree(self.path / "build")
-        self.check_imports("install the lock file anew by removing .venv")
+        self.check_imports("remove .venv and run this again")
 
     # With a distribution
 
@@ -199,32 +194,66 @@ class Environment:
         """Install what the distribution lacks, and leave what it has as it is."""
         self.check_imports(f"install them with rosdep, or as ros-{self.distribution}-<package>")
         say("installing what the distribution lacks (minutes the first time)")
-        extras = ("dev",) if self.dev else ()
         # The distribution's messages are compiled for its numpy: another would crash them.
         constraints = self.path / "constraints.txt"
-        code = "import numpy; print('numpy==' + numpy.__version__)"
-        answer = subprocess.run(
-            [self.python, "-c", code], stdout=subprocess.PIPE, text=True, check=False
-        )
-        constraints.write_text(answer.stdout)
-        self.pip("install", "--quiet", "--constraint", constraints, *direct_dependencies(extras))
+        constraints.write_text("numpy==" + self.value("import numpy; numpy.__version__"))
+        # setuptools: the distribution's may be older than editable installation.
+        wanted = [*direct_dependencies("dev" if self.dev else None), "setuptools>=64,<80"]
+        self.pip("install", "--constraint", constraints, *wanted)
 
     # Both
 
     def install_geoaccel(self) -> None:
         say("installing geoaccel_ros")
         # The build backend is in the environment already, so that this needs no network.
-        self.pip("install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT)
+        self.pip("install", "--no-deps", "--no-build-isolation", "--editable", ROOT)
+
+    def pip(self, command: str, *arguments: str | Path) -> None:
+        options = ["--quiet", "--disable-pip-version-check"]
+        self.run([self.python, "-m", "pip", command, *options, *arguments])
+
+    def value(self, code: str) -> str:
+        """Return the value of the last expression of a line of Python, in the environment."""
+        statements, _, expression = code.rpartition(";")
+        code = f"{statements}; print({expression.strip()})"
+        return self.run([self.python, "-c", code], quietly=True).strip()
 
     def check_imports(self, remedy: str) -> None:
-        modules = ["rclpy", *(f"{name}.msg" for name in INTERFACES)]
-        for module in modules:
-            answer = subprocess.run(
-                [self.python, "-c", f"import {module}"], stderr=subprocess.PIPE, text=True
-            )
+        for module in ["rclpy", *(f"{name}.msg" for name in INTERFACES)]:
+            command = [self.python, "-c", f"import {module}"]
+            answer = subprocess.run(command, stderr=subprocess.PIPE, text=True)
             if answer.returncode:
                 reason = answer.stderr.strip().splitlines()[-1]
                 raise Refusal(f"{module} cannot be imported ({reason}): {remedy}")
+
+    def run(self, command: list[str | Path], quietly: bool = False, env=None) -> str:
+        """Run a command and return what it printed; quietly, it is shown only where it fails.
+
+        The command holds the lock too: where this script is killed and the command is not, the
+        next run waits for its end.
+        """
+        answer = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if quietly else None,
+            stderr=subprocess.STDOUT if quietly else None,
+            text=True,
+            pass_fds=(self.lock,),
+        )
+        if answer.returncode:
+            print(answer.stdout or "", file=sys.stderr)
+            raise subprocess.CalledProcessError(answer.returncode, command)
+        return answer.stdout or ""
+
+
+def lock(descriptor: int) -> None:
+    """Wait until no other run is at work; it may well have done everything."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("waiting for another run to end")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def sourced_distribution() -> str | None:
@@ -238,16 +267,12 @@ def check_interpreter(distribution: str | None) -> None:
     """Go on with an interpreter that serves: this one, another on the PATH, or refuse."""
     version = sys.version_info[:2]
     spoken = f"Python {platform.python_version()}"
-    if version < OLDEST:
-        raise Refusal(
-            f"{spoken} is too old: 3.10 is the oldest that serves (make setup PYTHON=python3.11)"
-        )
     if distribution:
-        if importlib.util.find_spec("rclpy") is None:
-            start_instead(["/usr/bin/python3"])
+        if version < OLDEST or importlib.util.find_spec("rclpy") is None:
+            start_instead("/usr/bin/python3")
             raise Refusal(
-                f"ROS 2 {distribution} is sourced, but {spoken} finds no rclpy: "
-                "run with the distribution's interpreter (make setup PYTHON=/usr/bin/python3)"
+                f"ROS 2 {distribution} is sourced, but {spoken} is not its interpreter "
+                "(3.10 or newer, with rclpy): make setup PYTHON=/usr/bin/python3"
             )
         return
     if platform.system() != "Linux" or platform.machine() != "x86_64":
@@ -256,20 +281,21 @@ def check_interpreter(distribution: str | None) -> None:
             f"{platform.machine()}: source a ROS 2 distribution first"
         )
     if version not in WITH_WHEELS or sys.implementation.name != "cpython":
-        start_instead(["python3.12", "python3.11"])
+        start_instead("python3.12", "python3.11")
+        reason = "is too old" if version < OLDEST else "has no wheels of ROS 2"
         raise Refusal(
-            f"ROS 2 has wheels for CPython 3.11 and 3.12, not for {spoken}: "
-            "install one of them (make setup PYTHON=python3.12), or source a ROS 2 distribution"
+            f"{spoken} {reason}: install CPython 3.11 or 3.12 (make setup PYTHON=python3.12), "
+            "or source a ROS 2 distribution first"
         )
 
 
-def start_instead(candidates: list[str]) -> None:
+def start_instead(*candidates: str) -> None:
     """Start this script anew with the first interpreter that runs; return where there is none."""
     if os.environ.get(CHOSEN):
         return
     for candidate in candidates:
         found = shutil.which(candidate)
-        if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
+        if found and subprocess.run([found, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:
             os.execve(found, [found, *sys.argv], {**os.environ, CHOSEN: found})
 
 
@@ -280,42 +306,24 @@ def check_tools(distribution: str | None) -> None:
         raise Refusal(f"{sys.executable} has no venv module: apt install {release}-venv")
     if distribution:
         return  # nothing is compiled
-    if not (
-        shutil.which(os.environ.get("CXX", "c++")) and shutil.which(os.environ.get("CC", "cc"))
-    ):
-        raise Refusal("no C and C++ compiler (cc, c++): apt install g++")
+    for variable, default in (("CC", "cc"), ("CXX", "c++")):
+        compiler = (os.environ.get(variable) or default).split()[0]
+        if shutil.which(compiler) is None:
+            raise Refusal(f"no compiler '{compiler}' (C and C++ are needed): apt install g++")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         raise Refusal(f"no Python.h for {sys.executable}: apt install {release}-dev")
     if shutil.which("make") is None:
         raise Refusal("no make: apt install make")
 
 
-def direct_dependencies(extras: tuple[str, ...]) -> list[str]:
-    """Return what setup.cfg asks of pip, and of its extras."""
+def direct_dependencies(extra: str | None) -> list[str]:
+    """Return what setup.cfg asks of pip, and of one extra."""
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg")
-    texts = [setup["options"]["install_requires"]]
-    texts += [setup["options.extras_require"][extra] for extra in extras]
-    return [line for text in texts for line in text.splitlines() if line and line[0] != "#"]
-
-
-def run(command: list[str | Path]) -> None:
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-
-
-def run_quietly(command: list[str | Path], environ: dict[str, str]) -> None:
-    """Run a command and show what it printed only where it fails."""
-    answer = subprocess.run(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if answer.returncode:
-        print(answer.stdout, file=sys.stderr)
-        raise subprocess.CalledProcessError(answer.returncode, command)
+    text = setup["options"]["install_requires"]
+    if extra:
+        text += "\n" + setup["options.extras_require"][extra]
+    return [line for line in text.splitlines() if line]
 
 
 def write_atomically(path: Path, text: str) -> None:
