@@ -1,0 +1,1 @@
+"""Point-cloud compression: an octree over cells of a fixed step, its kernels in OpenCL."""

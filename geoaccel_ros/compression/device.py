@@ -1,0 +1,142 @@
+"""The OpenCL device: chosen by name, programs from package resources, buffers reused."""
+
+import os
+from dataclasses import dataclass, field
+from importlib import resources
+
+import numpy as np
+import pyopencl as cl
+
+from geoaccel_ros.compression.errors import CodecError
+
+_SOURCES = "geoaccel_ros.compression.opencl"
+# Enough to fill any device; what a kernel or device allows may be less.
+_PREFERRED_GROUP_SIZE = 256
+
+
+@dataclass
+class Device:
+    """An OpenCL device with its queue and buffers.
+
+    Attributes
+    ----------
+    name : str
+        ``platform: device``, as OpenCL reports them.
+    is_cpu, has_fp64 : bool
+    compute_units : int
+    """
+
+    name: str
+    context: cl.Context
+    queue: cl.CommandQueue
+    is_cpu: bool
+    has_fp64: bool
+    compute_units: int
+    _buffers: dict[str, cl.Buffer] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, wanted: str = "auto", threads: int = 0) -> "Device":
+        """Open the first device that ``wanted`` selects.
+
+        Parameters
+        ----------
+        wanted : str
+            ``auto``: a GPU if there is one, else the CPU. Otherwise part of a platform's or
+            device's name.
+        threads : int
+            Threads of PoCL, the OpenCL of CPUs; 0 leaves it its default, all cores. PoCL reads
+            the number once, when a process first asks for platforms: later calls cannot change it.
+
+        Raises
+        ------
+        CodecError
+            If there is no OpenCL device, or none of that name; the message lists those present.
+        """
+        if threads > 0:
+            os.environ["POCL_MAX_PTHREAD_COUNT"] = str(threads)
+        devices = _devices_present()
+        if wanted == "auto":
+            # False sorts before True, and the sort is stable: GPUs first.
+            chosen = sorted(devices, key=lambda device: not device.type & cl.device_type.GPU)[0]
+        else:
+            matches = [d for d in devices if wanted.lower() in _name_of(d).lower()]
+            if not matches:
+                present = "; ".join(map(_name_of, devices))
+                raise CodecError(f"no OpenCL device matches '{wanted}'; present: {present}")
+            chosen = matches[0]
+        context = cl.Context([chosen])
+        return cls(
+            name=_name_of(chosen),
+            context=context,
+            queue=cl.CommandQueue(context),
+            is_cpu=bool(chosen.type & cl.device_type.CPU),
+            has_fp64=bool(chosen.double_fp_config),
+            compute_units=chosen.max_compute_units,
+        )
+
+    def program(self, file_name: str, options: tuple[str, ...] = ()) -> cl.Program:
+        """Build the package's OpenCL C source of this name."""
+        source = resources.files(_SOURCES).joinpath(file_name).read_text(encoding="utf-8")
+        return cl.Program(self.context, source).build(options=list(options))
+
+    def group_size(self, kernel: cl.Kernel) -> int:
+        """Return a work-group size that this kernel can have on this device."""
+        limit = kernel.get_work_group_info(
+            cl.kernel_work_group_info.WORK_GROUP_SIZE, self.queue.device
+        )
+        return min(_PREFERRED_GROUP_SIZE, limit)
+
+    def buffer(self, name: str, size: int) -> cl.Buffer:
+        """Return the buffer of this name, of at least ``size`` bytes; its contents are not kept.
+
+        It is kept between calls and grows to at least twice its size, so that the clouds of a
+        sensor soon need no allocation.
+        """
+        present = self._buffers.get(name)
+        if present is None or present.size < size:
+            grown = max(size, 2 * present.size if present else 1)
+            self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
+        return self._buffers[name]
+
+    def upload(self, name: str, array: np.ndarray) -> cl.Buffer:
+        """Return the buffer of this name after copying ``array`` to its beginning."""
+        buffer = self.buffer(name, array.nbytes)
+        cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
+        return buffer
+
+    def download(self, buffer: cl.Buffer, count: int, dtype: str, offset: int = 0) -> np.ndarray:
+        """Return ``count`` values from byte ``offset`` of ``buffer`` on, once kernels are done."""
+        array = np.empty(count, dtype)
+        cl.enqueue_copy(self.queue, array, buffer, src_offset=offset)
+        return array
+
+    def launch(self, kernel: cl.Kernel, items: int, *arguments) -> None:
+        """Queue ``kernel`` with ``items`` work-items and those that fill the last group.
+
+        Integers are passed as unsigned 32-bit numbers, buffers and NumPy scalars as they are.
+        """
+        group = self.group_size(kernel)
+        self.launch_groups(kernel, -(-items // group), group, *arguments)
+
+    def launch_groups(self, kernel: cl.Kernel, groups: int, group: int, *arguments) -> None:
+        """Queue ``kernel`` with this number of work-groups, each of ``group`` work-items."""
+        typed = [np.uint32(a) if isinstance(a, int) else a for a in arguments]
+        kernel(self.queue, (groups * group,), (group,), *typed)
+
+
+def _devices_present() -> list[cl.Device]:
+    try:
+        platforms = cl.get_platforms()
+    except cl.LogicError:
+        platforms = []
+    devices = [device for platform in platforms for device in platform.get_devices()]
+    if not devices:
+        raise CodecError(
+            "no OpenCL device: install the GPU vendor's OpenCL driver (ICD), or PoCL for the CPU "
+            "(pip install pocl-binary-distribution, or your system's pocl package)"
+        )
+    return devices
+
+
+def _name_of(device: cl.Device) -> str:
+    return f"{device.platform.name.strip()}: {device.name.strip()}"

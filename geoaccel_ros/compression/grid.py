@@ -1,0 +1,92 @@
+"""The global grid: cells of an edge ``step`` centred on its multiples, the same for every cloud."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoaccel_ros.compression.errors import CodecError
+
+# A Morton code of 64 bits has 21 for each axis.
+MAX_DEPTH = 21
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A cube of cells that holds a cloud.
+
+    Cell k of an axis spans [(k - 1/2) step, (k + 1/2) step]; coordinates become its centre k step.
+
+    Attributes
+    ----------
+    step : float
+        Edge of a cell in metres.
+    origin : tuple of int
+        Lowest cell on x, y and z.
+    depth : int
+        The cube has 2**depth cells an edge; 0 to 21.
+    """
+
+    step: float
+    origin: tuple[int, int, int]
+    depth: int
+
+    @classmethod
+    def around(cls, xyz: np.ndarray, step: float, types: list[np.dtype]) -> "Grid":
+        """Return the grid of a cloud.
+
+        Parameters
+        ----------
+        xyz : ndarray, shape (3, N), float
+            Finite coordinates in metres.
+        step : float
+            Edge of a cell in metres.
+        types : list of dtype
+            Type in which each coordinate is stored.
+
+        Raises
+        ------
+        CodecError
+            If a coordinate's type is coarser than the step at that range, so that the decoded
+            coordinate would be further off than half a step, or if an axis has more than 2**21
+            cells.
+        """
+        if xyz.shape[1] == 0:
+            return cls(step, (0, 0, 0), 0)
+        origin, depth = [], 0
+        for axis, values, dtype in zip("xyz", xyz, types, strict=True):
+            low, high = float(values.min()), float(values.max())
+            reach = max(abs(low), abs(high))
+            resolution = float(np.spacing(np.array(reach, dtype.newbyteorder("="))))
+            if step < resolution:
+                raise CodecError(
+                    f"{axis} reaches {reach:g} m, where {dtype.name} resolves {resolution:.3g} m, "
+                    f"coarser than the step {step:g} m: use a larger step, shift the cloud towards "
+                    "0, or store x y z as float64"
+                )
+            first, last = round(low / step), round(high / step)
+            depth = max(depth, (last - first).bit_length())
+            if depth > MAX_DEPTH:
+                needed = (high - low) / (2**MAX_DEPTH - 2)
+                raise CodecError(
+                    f"{axis} spans {high - low:g} m, more than {2**MAX_DEPTH} cells of {step:g} m: "
+                    f"use a step of at least {_round_up(needed):g} m, or remove outliers or split "
+                    "the cloud"
+                )
+            origin.append(first)
+        return cls(step, tuple(origin), depth)
+
+    def cells(self, xyz: np.ndarray) -> np.ndarray:
+        """Return the cells of coordinates (3, N), relative to the origin, as uint32 (3, N)."""
+        indices = np.rint(xyz.astype(np.float64) / self.step).astype(np.int64)
+        return (indices - np.array(self.origin, np.int64)[:, None]).astype(np.uint32)
+
+    def centres(self, cells: np.ndarray, axis: int) -> np.ndarray:
+        """Return the centres in metres, float64 (M,), of cells (M,) relative to the origin."""
+        return (cells.astype(np.int64) + self.origin[axis]) * self.step
+
+
+def _round_up(value: float) -> float:
+    """Return ``value`` rounded up to three significant digits, as a person types it."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return math.ceil(value / unit) * unit

@@ -1,0 +1,54 @@
+"""Morton codes (Z-order): the cells of an octree in the order of its leaves."""
+
+import numpy as np
+
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.grid import Grid
+
+
+class Morton:
+    """Interleaves the bits of cell indices: bit 3k of a code is bit k of x, then come y and z."""
+
+    def __init__(self, device: Device):
+        self._device = device
+        program = device.program("morton.cl", ("-DUSE_FP64",) if device.has_fp64 else ())
+        self._interleave = program.interleave
+        self._deinterleave = program.deinterleave
+        self._of_float = (
+            {4: program.codes_of_float32, 8: program.codes_of_float64} if device.has_fp64 else {}
+        )
+
+    def encode(self, xyz: np.ndarray, grid: Grid) -> np.ndarray:
+        """Return the codes, uint64 (N,), of the cells that hold finite points.
+
+        Parameters
+        ----------
+        xyz : ndarray, shape (3, N), float32 or float64, native byte order
+            Coordinates in metres, all within ``grid``.
+        grid : Grid
+        """
+        count = xyz.shape[1]
+        if count == 0:
+            return np.empty(0, np.uint64)
+        device = self._device
+        codes = device.buffer("codes", 8 * count)
+        if device.has_fp64:
+            origin = [np.int64(cell) for cell in grid.origin]
+            kernel = self._of_float[xyz.dtype.itemsize]
+            source = device.upload("coordinates", xyz)
+            device.launch(kernel, count, source, count, np.float64(grid.step), *origin, codes)
+        else:
+            # A float32 division would misplace points: without fp64 the cells come from the host.
+            source = device.upload("coordinates", grid.cells(xyz))
+            device.launch(self._interleave, count, source, count, codes)
+        return device.download(codes, count, "u8")
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the cells, uint32 (3, M), relative to the grid's origin, of codes uint64 (M,)."""
+        count = len(codes)
+        if count == 0:
+            return np.empty((3, 0), np.uint32)
+        device = self._device
+        cells = device.buffer("coordinates", 12 * count)
+        device.launch(self._deinterleave, count, device.upload("codes", codes), count, cells)
+        return device.download(cells, 3 * count, "u4").reshape(3, count)

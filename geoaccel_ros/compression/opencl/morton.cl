@@ -1,0 +1,77 @@
+// Morton codes of grid cells: bit 3k of a code is bit k of x, 3k + 1 of y, 3k + 2 of z; 21 bits an axis.
+
+// Move bit k of a 21-bit number to bit 3k.
+ulong spread(ulong v)
+{
+    v = (v | v << 32) & 0x001f00000000ffffUL;
+    v = (v | v << 16) & 0x001f0000ff0000ffUL;
+    v = (v | v << 8) & 0x100f00f00f00f00fUL;
+    v = (v | v << 4) & 0x10c30c30c30c30c3UL;
+    v = (v | v << 2) & 0x1249249249249249UL;
+    return v;
+}
+
+// The inverse: bit 3k to bit k.
+uint collect(ulong v)
+{
+    v &= 0x1249249249249249UL;
+    v = (v | v >> 2) & 0x10c30c30c30c30c3UL;
+    v = (v | v >> 4) & 0x100f00f00f00f00fUL;
+    v = (v | v >> 8) & 0x001f0000ff0000ffUL;
+    v = (v | v >> 16) & 0x001f00000000ffffUL;
+    v = (v | v >> 32) & 0x00000000001fffffUL;
+    return (uint)v;
+}
+
+ulong morton_code(ulong x, ulong y, ulong z)
+{
+    return spread(x) | spread(y) << 1 | spread(z) << 2;
+}
+
+// cells: all x, then all y, then all z, relative to the cloud's lowest cell.
+kernel void interleave(global const uint *cells, uint count, global ulong *codes)
+{
+    const size_t i = get_global_id(0);
+    if (i < count)
+        codes[i] = morton_code(cells[i], cells[count + i], cells[2 * count + i]);
+}
+
+// The inverse, in the same arrangement.
+kernel void deinterleave(global const ulong *codes, uint count, global uint *cells)
+{
+    const size_t i = get_global_id(0);
+    if (i >= count)
+        return;
+    const ulong code = codes[i];
+    cells[i] = collect(code);
+    cells[count + i] = collect(code >> 1);
+    cells[2 * count + i] = collect(code >> 2);
+}
+
+#ifdef USE_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+// OpenCL rounds a division of doubles correctly, so these are the cells that NumPy computes.
+ulong cell(double coordinate, double step, long origin)
+{
+    return (ulong)((long)rint(coordinate / step) - origin);
+}
+
+kernel void codes_of_float32(global const float *xyz, uint count, double step,
+                             long origin_x, long origin_y, long origin_z, global ulong *codes)
+{
+    const size_t i = get_global_id(0);
+    if (i < count)
+        codes[i] = morton_code(cell(xyz[i], step, origin_x), cell(xyz[count + i], step, origin_y),
+                               cell(xyz[2 * count + i], step, origin_z));
+}
+
+kernel void codes_of_float64(global const double *xyz, uint count, double step,
+                             long origin_x, long origin_y, long origin_z, global ulong *codes)
+{
+    const size_t i = get_global_id(0);
+    if (i < count)
+        codes[i] = morton_code(cell(xyz[i], step, origin_x), cell(xyz[count + i], step, origin_y),
+                               cell(xyz[2 * count + i], step, origin_z));
+}
+#endif

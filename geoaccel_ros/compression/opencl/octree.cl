@@ -1,0 +1,106 @@
+// The octree's levels from sorted Morton codes, leaves first: count, prefix sum, scatter; no atomics.
+//
+// Level l holds level_sizes[l] nodes; a node's code is its Morton prefix of 3 l bits. The host writes the number
+// of leaves to level_sizes[depth]; the sizes of the levels above never leave the device until all are done, so
+// the launches of all levels are queued without waiting. Occupancy bytes fill their buffer from its end, so that
+// the root's byte comes first: level l begins at level_starts[l].
+//
+// A work-item takes a run of consecutive nodes. Bit d of a node's occupancy byte says that child d exists.
+
+// The nodes [*begin, *end) of work-item `item` of `items`.
+void run_of_item(uint size, uint item, uint items, uint *begin, uint *end)
+{
+    const uint length = (size + items - 1) / items;
+    *begin = min(item * length, size);
+    *end = min(*begin + length, size);
+}
+
+bool is_first_child(global const ulong *codes, uint i)
+{
+    return i == 0 || codes[i] >> 3 != codes[i - 1] >> 3;
+}
+
+// How many parents begin in each work-item's run of children.
+kernel void count_parents(global const ulong *codes, global const uint *level_sizes, uint level, uint items,
+                          global uint *counts)
+{
+    const uint item = get_global_id(0);
+    if (item >= items)
+        return;
+    uint begin, end, count = 0;
+    run_of_item(level_sizes[level + 1], item, items, &begin, &end);
+    for (uint i = begin; i < end; ++i)
+        count += is_first_child(codes, i);
+    counts[item] = count;
+}
+
+// Exclusive prefix sum of counts, in place, by a single work-group; also the level's size and start.
+kernel void scan_counts(global uint *counts, uint items, uint level, global uint *level_sizes,
+                        global uint *level_starts, local uint *sums)
+{
+    const uint lane = get_local_id(0), lanes = get_local_size(0);
+    uint begin, end, sum = 0;
+    run_of_item(items, lane, lanes, &begin, &end);
+    for (uint i = begin; i < end; ++i)
+        sum += counts[i];
+    sums[lane] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // Hillis and Steele, 1986: after the round of stride s a lane holds the sum of 2 s lanes up to itself.
+    for (uint stride = 1; stride < lanes; stride *= 2) {
+        const uint below = lane >= stride ? sums[lane - stride] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sums[lane] += below;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    uint offset = sums[lane] - sum;
+    for (uint i = begin; i < end; ++i) {
+        const uint count = counts[i];
+        counts[i] = offset;
+        offset += count;
+    }
+    if (lane == lanes - 1) {
+        level_sizes[level] = sums[lane];
+        level_starts[level] = level_starts[level + 1] - sums[lane];
+    }
+}
+
+// The parents' codes and occupancy bytes; an item finishes the parents that begin in its run.
+kernel void scatter_parents(global const ulong *codes, global const uint *level_sizes,
+                            global const uint *level_starts, uint level, uint items,
+                            global const uint *offsets, global ulong *parents, global uchar *occupancy)
+{
+    const uint item = get_global_id(0);
+    if (item >= items)
+        return;
+    const uint size = level_sizes[level + 1];
+    uint begin, end;
+    run_of_item(size, item, items, &begin, &end);
+    uint i = begin, parent = offsets[item];
+    while (i < end && !is_first_child(codes, i))
+        ++i;
+    while (i < end) {
+        const ulong prefix = codes[i] >> 3;
+        uchar byte = 0;
+        for (; i < size && codes[i] >> 3 == prefix; ++i)
+            byte |= (uchar)(1 << (codes[i] & 7));
+        parents[parent] = prefix;
+        occupancy[level_starts[level] + parent] = byte;
+        ++parent;
+    }
+}
+
+// Decoding: the codes of the children of nodes [first, first + count). Nodes are numbered breadth first, the
+// root 0; the host has checked that first_child lies within `codes` for every node.
+kernel void expand(global const uchar *occupancy, global const uint *first_child, uint first, uint count,
+                   global ulong *codes)
+{
+    const size_t i = get_global_id(0);
+    if (i >= count)
+        return;
+    const ulong prefix = codes[first + i] << 3;
+    uint child = first_child[first + i];
+    uint byte = occupancy[first + i];
+    // Most nodes have one or two children: visit the set bits alone.
+    for (; byte; byte &= byte - 1)
+        codes[child++] = prefix | (31 - clz(byte & -byte));
+}
