@@ -1,0 +1,40 @@
+"""Plain Python functions to device functions, the same for the CPU and for CUDA."""
+
+from collections.abc import Callable
+from types import FunctionType
+
+import numba
+import numpy as np
+
+
+def device_function(function: Callable) -> Callable:
+    """Return ``function`` compiled so that CPU and CUDA kernels can call it, in float32.
+
+    Functions of its module that it calls are compiled with it, and its float constants become
+    float32: Numba would promote every expression with a ``0.5`` in it to float64.
+
+    It is inlined into its caller. That costs nothing at run time and lets CUDA kernels be compiled
+    where there is no GPU: a device function called otherwise asks for the current device.
+    """
+    code = function.__code__
+    constants = tuple(_as_float32(constant) for constant in code.co_consts)
+    used = {
+        name: function.__globals__[name] for name in code.co_names if name in function.__globals__
+    }
+    replaced = {name: _as_device_value(value) for name, value in used.items()}
+    compiled = FunctionType(
+        code.replace(co_consts=constants),
+        {**function.__globals__, **replaced},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    return numba.njit(inline="always")(compiled)
+
+
+def _as_device_value(value):
+    return device_function(value) if isinstance(value, FunctionType) else _as_float32(value)
+
+
+def _as_float32(value):
+    return np.float32(value) if isinstance(value, float) else value

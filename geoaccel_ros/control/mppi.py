@@ -1,0 +1,403 @@
+"""Model predictive path integral control: a plan improved by sampling at every update.
+
+Williams et al. 2017, "Information theoretic MPC for model-based reinforcement learning"; 2018,
+"Information-theoretic model predictive control: theory and applications to autonomous driving".
+"""
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoaccel_ros.backend import BackendError
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
+from geoaccel_ros.control import delay
+from geoaccel_ros.control.distance_field import DistanceField, empty_field
+from geoaccel_ros.control.plan import resample, weighted_mean
+from geoaccel_ros.control.rollouts import CpuRollouts, Problem
+from geoaccel_ros.control.samplers import KnotSampler
+from geoaccel_ros.control.systems import load_system
+from geoaccel_ros.control.weights import importance_weights
+
+
+@dataclass(frozen=True)
+class MppiConfig(Configuration):
+    """The sampling; the robot and its costs are the system's own parameters."""
+
+    samples: int = parameter(1024, "Rollouts in an update.", minimum=16, maximum=1 << 20)
+    horizon: int = parameter(50, "Steps of a rollout.", minimum=2, maximum=1000)
+    dt: float = parameter(0.1, "Step of a rollout.", unit="s", minimum=0.001, maximum=1.0)
+    sigma: tuple[float, ...] = parameter(
+        (0.3, 0.7),
+        "Standard deviation of the noise on each control, in its unit; 0 freezes that control.",
+        minimum=0.0,
+    )
+    noise_knots: int = parameter(
+        8, "Noise is drawn at this many instants of the horizon, and interpolated.", minimum=2
+    )
+    ess_fraction: float = parameter(
+        0.03,
+        "Share of the samples that should count in the average; the temperature follows from it.",
+        minimum=0.0001,
+        maximum=1.0,
+    )
+    command_delay: float = parameter(
+        0.05,
+        "Time from sending a command until the robot acts on it.",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    seed: int = parameter(0, "Seed of the noise; the same one gives the same commands.", minimum=0)
+    threads: int = parameter(1, "CPU threads of the rollouts.", minimum=1, maximum=1024)
+    backend: str = parameter("auto", "Where rollouts run.", choices=("auto", "cpu", "cuda"))
+
+
+@dataclass(frozen=True)
+class MppiUpdate:
+    """What an update found.
+
+    Attributes
+    ----------
+    command : np.ndarray
+        (U,) float64: the control to send now, within the limits.
+    plan : np.ndarray
+        (T+1, X) float64: predicted states, the first one that of the update.
+    controls : np.ndarray
+        (T, U) float64: the plan, its row i for i * dt after the update's stamp.
+    ess, temperature : float
+        Effective sample size and the temperature that it was met with.
+    min_cost, mean_cost : float
+        Of the samples that counted.
+    collided_fraction : float
+        Share of the samples that met an obstacle.
+    ok : bool
+        False if there is no plan to follow: then the command is the system's safe one.
+    reason : str
+        Why not ok; empty if ok.
+    """
+
+    command: np.ndarray
+    plan: np.ndarray
+    controls: np.ndarray
+    ess: float
+    temperature: float
+    min_cost: float
+    mean_cost: float
+    collided_fraction: float
+    ok: bool
+    reason: str
+
+
+class Mppi:
+    """A controller of one robot.
+
+    An update samples perturbations of the plan, clamps the perturbed plans to the limits, rolls
+    them out, weights them by cost, averages them (clamped as they were rolled out), clamps the
+    average and sends its first control. The plan carries a stamp: the next update first re-samples
+    it to its own time, so that any control period works.
+
+    Its methods may be called from several threads.
+
+    Parameters
+    ----------
+    config : MppiConfig
+    system : str
+        Name of the robot model in :mod:`geoaccel_ros.control.systems`.
+    parameters : Configuration, optional
+        The system's own ``Parameters``; its defaults if not given.
+
+    Attributes
+    ----------
+    backend, backend_reason : str
+        "cpu" or "cuda", and why.
+    limits : tuple of np.ndarray
+        Smallest and largest control, each (U,).
+
+    Raises
+    ------
+    ConfigurationError
+        If the system is unknown or sigma does not fit its controls.
+    BackendError
+        If CUDA was asked for and cannot be used, or disagrees with the CPU.
+    """
+
+    def __init__(
+        self,
+        config: MppiConfig,
+        system: str = "diff_drive",
+        parameters: Configuration | None = None,
+    ):
+        self._config = config
+        self.system = load_system(system)
+        parameters = parameters or self.system.parameters()
+        if len(config.sigma) != len(self.system.control):
+            names = ", ".join(self.system.control)
+            raise ConfigurationError(
+                f"parameter 'sigma' has {len(config.sigma)} values, must have one for each of {names}"
+            )
+        self._p = self.system.pack(parameters)
+        self._p64 = self.system.pack(parameters, np.float64)
+        self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
+        self._maneuvers = np.array(self.system.maneuvers(parameters), np.float32)
+        self._clearance_limit = self.system.clearance_limit(parameters)
+        self._sampler = KnotSampler(
+            config.samples, config.horizon, config.noise_knots, config.sigma, config.seed
+        )
+        self._costs = np.empty(config.samples, np.float32)
+        self._crashed = np.empty(config.samples, bool)
+        self._lock = threading.Lock()
+        self._field = empty_field()
+        self._cpu = CpuRollouts(self.system, config.threads)
+        self._rollouts, self.backend, self.backend_reason = self._choose_rollouts()
+        self.reset()
+        self._warm_up()
+
+    def predict(
+        self,
+        state: np.ndarray,
+        stamp: float,
+        commands_sent: Sequence[tuple[float, np.ndarray]],
+        now: float,
+    ) -> np.ndarray:
+        """Return the state at the instant when a command sent ``now`` takes effect.
+
+        That is ``now + command_delay``; the result is the state to give to :meth:`update` with the
+        stamp ``now``.
+
+        Parameters
+        ----------
+        state : np.ndarray
+            (X,) as measured at ``stamp``, s.
+        commands_sent : sequence of (instant, command)
+            When each command was sent, s, in order of time. Those of the last second are enough.
+        now : float
+            s, on the same clock.
+        """
+        effective = [(sent + self._config.command_delay, u) for sent, u in commands_sent]
+        until = now + self._config.command_delay
+        return delay.predict(self.system, self._p64, state, stamp, effective, until)
+
+    def update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
+        """Improve the plan and return the command to send.
+
+        Parameters
+        ----------
+        state : np.ndarray
+            (X,) in the order of the system's STATE: the state when this command takes effect, as
+            :meth:`predict` returns it.
+        goal : np.ndarray
+            The system's GOAL; further components are ignored.
+        stamp : float
+            When the command is sent, s. A stamp before the last one drops the plan.
+        """
+        with self._lock:
+            return self._update(np.asarray(state, float), np.asarray(goal, float), stamp)
+
+    def rollouts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return trajectories of the last update, the ones of most weight first.
+
+        Returns
+        -------
+        trajectories : np.ndarray
+            (count, T+1, X) float64; fewer if fewer were sampled, none before the first update or
+            where the last one had no plan.
+        weights : np.ndarray
+            (count,) float64.
+        """
+        with self._lock:
+            if self._last is None:
+                states = len(self.system.state)
+                return np.zeros((0, self._config.horizon + 1, states)), np.zeros(0)
+            problem, weights, origin = self._last
+            best = np.argsort(-weights, kind="stable")[:count]
+            return np.array([self._states(problem, k, origin) for k in best]), weights[best]
+
+    def set_obstacles(self, field: DistanceField) -> None:
+        """Use these obstacles from the next update on."""
+        with self._lock:
+            self._field = field
+
+    def reset(self) -> None:
+        """Forget the plan and begin the noise again; obstacles stay."""
+        with self._lock:
+            self._plan = self._stopped()
+            self._stamp: float | None = None
+            self._command = np.zeros(len(self.system.control))
+            self._last = None
+            self._sampler.reset()
+
+    def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
+        self._last = None
+        count = len(self.system.goal)
+        if state.shape != (len(self.system.state),) or not np.isfinite(state).all():
+            return self._no_plan(
+                state, f"state {state} is not {len(self.system.state)} finite numbers"
+            )
+        if goal.ndim != 1 or len(goal) < count or not np.isfinite(goal[:count]).all():
+            return self._no_plan(state, f"goal {goal} is not {count} finite numbers")
+
+        plan = self._plan_at(stamp)
+        noise = self._sample(plan)
+        problem, origin = self._problem(state, goal[:count], plan, noise)
+        self._rollouts.run(problem, self._costs, self._crashed)
+        self._stamp = stamp
+
+        collided = float(np.mean(self._crashed))
+        weights = importance_weights(self._costs, ~self._crashed, self._config.ess_fraction)
+        if weights is None:
+            reason = "every rollout collides" if collided else "no rollout has a finite cost"
+            return self._no_plan(state, reason, collided)
+
+        self._last = problem, weights.values, origin
+        controls, predicted = self._choose(problem, weights.values, origin)
+        self._plan = controls
+        self._command = controls[0].copy()
+        counted = self._costs[weights.values > 0.0]
+        return MppiUpdate(
+            command=controls[0].copy(),
+            plan=predicted,
+            controls=controls.copy(),
+            ess=weights.ess,
+            temperature=weights.temperature,
+            min_cost=float(counted.min()),
+            mean_cost=float(counted.mean()),
+            collided_fraction=collided,
+            ok=True,
+            reason="",
+        )
+
+    def _plan_at(self, stamp: float) -> np.ndarray:
+        """Return the plan (T, U) for ``stamp``; a stopped one where the last one says nothing."""
+        if self._stamp is None:
+            return self._stopped()
+        age = stamp - self._stamp
+        if not 0.0 <= age <= self._config.horizon * self._config.dt:
+            return self._stopped()
+        return resample(self._plan, self._config.dt, age)
+
+    def _stopped(self) -> np.ndarray:
+        safe = np.clip(self._maneuvers[0].astype(float), *self.limits)
+        return np.tile(safe, (self._config.horizon, 1))
+
+    def _sample(self, plan: np.ndarray) -> np.ndarray:
+        """Return noise (T, U, K); the first samples are the plan as it is, and the maneuvers."""
+        noise = self._sampler.sample()
+        free = np.asarray(self._config.sigma) > 0.0
+        noise[:, :, 0] = 0.0
+        for k, maneuver in enumerate(self._maneuvers, start=1):
+            noise[:, :, k] = np.where(free, maneuver - plan, 0.0)
+        return noise
+
+    def _problem(
+        self, state: np.ndarray, goal: np.ndarray, plan: np.ndarray, noise: np.ndarray
+    ) -> tuple[Problem, np.ndarray]:
+        """Return the rollouts' problem relative to the robot, and that origin (X,)."""
+        position = state[:2]
+        origin = np.zeros_like(state)
+        origin[:2] = position
+        goal = goal.copy()
+        goal[:2] -= position
+        lower, upper = self.limits
+        # A robot that is already too near (the map is noisy, obstacles move) must be able to leave:
+        # then only coming nearer still is a crash. The tolerance is a fraction of a cell.
+        here = float(self._field.at(position)[0])
+        problem = Problem(
+            start=_float32_tuple(state - origin),
+            control_before=_float32_tuple(self._command),
+            goal=_float32_tuple(goal),
+            plan=np.clip(plan, lower, upper).astype(np.float32),
+            noise=noise,
+            lower=_float32_tuple(lower),
+            upper=_float32_tuple(upper),
+            p=self._p,
+            field=self._field,
+            field_origin=_float32_tuple(self._field.origin - position),
+            clearance_limit=np.float32(min(self._clearance_limit, here - 0.02)),
+            dt=np.float32(self._config.dt),
+        )
+        return problem, origin
+
+    def _choose(
+        self, problem: Problem, weights: np.ndarray, origin: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the new plan (T, U) and its states (T+1, X): the mean, or the best sample.
+
+        Between two good ways around an obstacle their mean runs into it; then the best sample is
+        the plan.
+        """
+        lower, upper = (limit.astype(np.float32) for limit in self.limits)
+        mean = weighted_mean(problem.plan, problem.noise, lower, upper, weights)
+        controls = np.clip(mean, *self.limits)
+        best = int(np.argmin(np.where(weights > 0.0, self._costs, np.inf)))
+        chosen = self._alone(problem, controls)
+        cost, crashed = np.empty(1, np.float32), np.empty(1, bool)
+        self._cpu.run(chosen, cost, crashed)
+        if crashed[0] or not cost[0] <= self._costs[best]:
+            controls = np.clip(problem.plan + problem.noise[:, :, best], *self.limits)
+            chosen = self._alone(problem, controls)
+        return controls.astype(float), self._states(chosen, 0, origin)
+
+    def _alone(self, problem: Problem, controls: np.ndarray) -> Problem:
+        """Return the problem whose only sample is ``controls`` (T, U)."""
+        noise = np.zeros((*controls.shape, 1), np.float32)
+        return dataclasses.replace(problem, plan=controls.astype(np.float32), noise=noise)
+
+    def _states(self, problem: Problem, sample: int, origin: np.ndarray) -> np.ndarray:
+        return self._cpu.states(problem, int(sample)) + origin
+
+    def _no_plan(self, state: np.ndarray, reason: str, collided: float = 0.0) -> MppiUpdate:
+        """Drop the plan and return the safe command."""
+        self._plan = self._stopped()
+        self._command = self._plan[0].copy()
+        return MppiUpdate(
+            command=self._command.copy(),
+            plan=np.zeros((0, len(self.system.state))),
+            controls=self._plan.copy(),
+            ess=0.0,
+            temperature=0.0,
+            min_cost=float("nan"),
+            mean_cost=float("nan"),
+            collided_fraction=collided,
+            ok=False,
+            reason=reason,
+        )
+
+    def _choose_rollouts(self):
+        """Return where rollouts run, its name and why."""
+        requested = self._config.backend
+        if requested == "cpu":
+            return self._cpu, "cpu", "asked for"
+        problem = _cuda_problem()
+        if problem and requested == "cuda":
+            raise BackendError(f"backend cuda was asked for, but {problem}; or set backend: cpu")
+        if problem:
+            return self._cpu, "cpu", problem
+        from geoaccel_ros.control.rollouts_cuda import CudaRollouts
+
+        rollouts = CudaRollouts(self.system, self._config.samples, self._config.horizon, self._cpu)
+        return rollouts, "cuda", "asked for" if requested == "cuda" else "a CUDA device is present"
+
+    def _warm_up(self) -> None:
+        """Compile everything, and compare CUDA with the CPU, before the first deadline."""
+        state = np.zeros(len(self.system.state))
+        goal = np.ones(len(self.system.goal))
+        self._update(state, goal, 0.0)
+        if self.backend == "cuda":
+            problem, _ = self._problem(state, goal, self._plan, self._sampler.sample())
+            self._rollouts.check(problem)
+        self.reset()
+
+
+def _float32_tuple(values: np.ndarray) -> tuple:
+    return tuple(np.float32(value) for value in values)
+
+
+def _cuda_problem() -> str | None:
+    try:
+        from geoaccel_ros.control.rollouts_cuda import cuda_problem
+    except ImportError as error:
+        return f"Numba's CUDA target is missing ({error}): pip install 'geoaccel_ros[cuda]'"
+    return cuda_problem()

@@ -1,0 +1,214 @@
+"""Rollouts of a system: written once in Python, compiled for the CPU here and for CUDA beside it."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from geoaccel_ros.control.compiling import device_function
+from geoaccel_ros.control.distance_field import DistanceField, clearance_at
+from geoaccel_ros.control.systems import System
+
+# Cost of each second that a rollout does not live because it crashed. Only rollouts that all crashed
+# are compared by it: where one is free, those that crashed get no weight.
+CRASH_COST = 1e3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One update's rollouts, relative to an origin near the robot, so that float32 is enough.
+
+    Attributes
+    ----------
+    start : tuple
+        (X,) float32, the state to start from.
+    control_before : tuple
+        (U,) float32, the control in force before the plan.
+    goal : tuple
+        (G,) float32.
+    plan : np.ndarray
+        (T, U) float32.
+    noise : np.ndarray
+        (T, U, K) float32.
+    lower, upper : tuple
+        (U,) float32, limits of the controls.
+    p : tuple
+        The system's parameters, packed as float32.
+    field : DistanceField
+        Its origin is not yet relative.
+    field_origin : tuple
+        (2,) float32: x and y of the field's origin, relative.
+    clearance_limit : np.float32
+        m; a rollout that comes nearer to an obstacle has crashed.
+    dt : np.float32
+        s.
+    """
+
+    start: tuple
+    control_before: tuple
+    goal: tuple
+    plan: np.ndarray
+    noise: np.ndarray
+    lower: tuple
+    upper: tuple
+    p: tuple
+    field: DistanceField
+    field_origin: tuple
+    clearance_limit: np.float32
+    dt: np.float32
+
+    def scalars(self) -> tuple:
+        """Return the rollout function's arguments after the arrays, in its order."""
+        return (
+            self.start,
+            self.control_before,
+            self.goal,
+            self.lower,
+            self.upper,
+            self.p,
+            *self.field_origin,
+            np.float32(1.0 / self.field.resolution),
+            self.clearance_limit,
+            self.dt,
+        )
+
+
+def rollout_function(system: System) -> Callable:
+    """Return the device function that rolls out sample k and returns its cost and if it crashed."""
+    return _device_functions(system)[0]
+
+
+class CpuRollouts:
+    """Rollouts on CPU threads.
+
+    Compiled once a process and system. Not cached on disk: Numba's cache looks at the file of the
+    kernel alone, and would go on using a robot model that was edited since.
+    """
+
+    def __init__(self, system: System, threads: int):
+        self._kernel, self._trace = _compile(system)
+        self._threads = min(threads, numba.config.NUMBA_NUM_THREADS)
+
+    def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
+        """Write the costs (K,) float32 and whether each rollout crashed (K,) bool."""
+        # Numba keeps the number of threads for each calling thread: set where it is used.
+        before = numba.get_num_threads()
+        numba.set_num_threads(self._threads)
+        try:
+            self._kernel(
+                problem.plan,
+                problem.noise,
+                problem.field.distances,
+                costs,
+                crashed,
+                *problem.scalars(),
+            )
+        finally:
+            numba.set_num_threads(before)
+
+    def states(self, problem: Problem, sample: int) -> np.ndarray:
+        """Return the states (T+1, X) float32 that one sample passes through, crash or not."""
+        states = np.empty((len(problem.plan) + 1, len(problem.start)), np.float32)
+        self._trace(
+            sample,
+            problem.plan,
+            problem.noise,
+            states,
+            problem.start,
+            problem.lower,
+            problem.upper,
+            problem.p,
+            problem.dt,
+        )
+        return states
+
+
+@functools.lru_cache(maxsize=None)
+def _device_functions(system: System) -> tuple[Callable, Callable]:
+    step = device_function(system.step)
+    running = device_function(system.running)
+    terminal = device_function(system.terminal)
+    clearance = device_function(clearance_at)
+    clamped_controls = _clamped_controls(len(system.control))
+    crash_cost = np.float32(CRASH_COST)
+
+    def rollout(
+        k, plan, noise, field,
+        start, control_before, goal, lower, upper, p,
+        field_x, field_y, cells_per_metre, clearance_limit, dt,
+    ):  # fmt: skip
+        x = start
+        u_before = control_before
+        cost = np.float32(0.0)
+        steps = plan.shape[0]
+        near = clearance(field, field_x, field_y, cells_per_metre, x[0], x[1])
+        for t in range(steps):
+            u = clamped_controls(plan, noise, lower, upper, t, k)
+            x = step(x, u, p, dt)
+            near = clearance(field, field_x, field_y, cells_per_metre, x[0], x[1])
+            if near < clearance_limit:
+                return cost + crash_cost * dt * np.float32(steps - t), True
+            cost += dt * running(x, u, u_before, goal, near, p)
+            u_before = u
+        return cost + terminal(x, goal, near, p), False
+
+    def trace(k, plan, noise, states, start, lower, upper, p, dt):
+        x = start
+        for t in range(states.shape[0]):
+            for i in range(states.shape[1]):
+                states[t, i] = x[i]
+            if t < plan.shape[0]:
+                x = step(x, clamped_controls(plan, noise, lower, upper, t, k), p, dt)
+
+    return numba.njit(inline="always")(rollout), trace
+
+
+def _clamped_controls(count: int) -> Callable:
+    """Return a device function: the controls (count,) of sample k at step t, clamped, as a tuple.
+
+    Tuples live in registers, arrays would not; their length is fixed when compiling, hence one
+    function for each.
+    """
+    last = count - 1
+
+    def control(plan, noise, lower, upper, t, k):
+        return min(max(plan[t, last] + noise[t, last, k], lower[last]), upper[last])
+
+    control = numba.njit(inline="always")(control)
+    if count == 1:
+
+        def controls(plan, noise, lower, upper, t, k):
+            return (control(plan, noise, lower, upper, t, k),)
+
+    else:
+        others = _clamped_controls(last)
+
+        def controls(plan, noise, lower, upper, t, k):
+            return others(plan, noise, lower, upper, t, k) + (
+                control(plan, noise, lower, upper, t, k),
+            )
+
+    return numba.njit(inline="always")(controls)
+
+
+@functools.lru_cache(maxsize=None)
+def _compile(system: System) -> tuple[Callable, Callable]:
+    rollout, trace = _device_functions(system)
+
+    # No flag that assumes finite numbers: a rollout that is not finite must be seen.
+    @numba.njit(parallel=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+    def kernel(
+        plan, noise, field, costs, crashed,
+        start, control_before, goal, lower, upper, p,
+        field_x, field_y, cells_per_metre, clearance_limit, dt,
+    ):  # fmt: skip
+        for k in numba.prange(noise.shape[2]):
+            costs[k], crashed[k] = rollout(
+                k, plan, noise, field,
+                start, control_before, goal, lower, upper, p,
+                field_x, field_y, cells_per_metre, clearance_limit, dt,
+            )  # fmt: skip
+
+    return kernel, numba.njit(nogil=True)(trace)
