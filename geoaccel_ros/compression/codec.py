@@ -39,7 +39,7 @@ class CodecConfig(Configuration):
 
     step: float = parameter(
         0.01,
-        "edge of a grid cell; a decoded coordinate is at most half of it off",
+        "Edge of a grid cell; a decoded coordinate is at most half of it off.",
         unit="m",
         minimum=1e-6,
         maximum=100.0,
@@ -47,19 +47,24 @@ class CodecConfig(Configuration):
     device: str = parameter(
         "auto",
         "OpenCL device: auto (a GPU if there is one, else the CPU), or part of a platform's or "
-        "device's name",
+        "device's name.",
     )
     level: int = parameter(
-        1, "zstd's effort; occupancy bytes gain little from more", minimum=1, maximum=19
+        1, "Effort of zstd; occupancy bytes gain little from more.", minimum=1, maximum=19
     )
     threads: int = parameter(
         0,
-        "threads of OpenCL on the CPU, 0: all cores; read once a process, when OpenCL starts",
+        "Threads of OpenCL on the CPU, 0: all cores; read once a process, when OpenCL starts.",
         minimum=0,
         maximum=1024,
     )
     max_decoded_mib: int = parameter(
-        1024, "largest cloud that is encoded or decoded", unit="MiB", minimum=1, maximum=65536
+        256,
+        "Largest cloud that is encoded or decoded; decoding may take 20 times the memory.",
+        unit="MiB",
+        minimum=1,
+        # The kernels count nodes with 32 bits.
+        maximum=2048,
     )
 
 
@@ -173,6 +178,7 @@ class Codec:
             contents = [occupancy.tobytes(), _encode_multiplicity(multiplicity)]
             contents += [_encode_attribute(points[name], order) for name in header.attributes]
             contents.append(b"" if finite is None else _encode_raw(points[~finite]))
+        self._check_size(sum(map(len, contents)))
         with self._stage("entropy"):
             sections = [Section(compress(c, self._config.level), len(c)) for c in contents]
         with self._stage("bitstream"):
@@ -199,7 +205,9 @@ class Codec:
         self.stages_ms = {}
         with self._stage("bitstream"):
             header, sections = bitstream.unpack(data)
+            # Fields may overlap: their sections together can be larger than the cloud.
             self._check_size(header.points * header.dtype.itemsize)
+            self._check_size(sum(section.size for section in sections))
         with self._stage("entropy"):
             contents = [decompress(section.stored, section.size) for section in sections]
         occupancy, multiplicity, *attributes, nonfinite = contents
@@ -251,7 +259,7 @@ class Codec:
     def _check_size(self, size: int) -> None:
         if size > self._config.max_decoded_mib * 2**20:
             raise CodecError(
-                f"the cloud has {size / 2**20:.0f} MiB, more than max_decoded_mib "
+                f"the cloud needs {size / 2**20:.0f} MiB, more than max_decoded_mib "
                 f"({self._config.max_decoded_mib}): raise it if the cloud is meant to be so large"
             )
 
@@ -275,10 +283,10 @@ class Codec:
         which the larger has two levels of so many nodes.
         """
         for count in 2, 150_000:
-            line = np.zeros(count, [(axis, "<f8") for axis in "xyz"])
-            line["x"] = np.arange(count) * self._config.step
-            self.decode(self.encode(line))
-            self.encode(line.astype([(axis, "<f4") for axis in "xyz"]))
+            for dtype in "<f8", "<f4":
+                line = np.zeros(count, [(name, dtype) for name in ("x", "y", "z", "intensity")])
+                line["x"] = np.arange(count) * self._config.step
+                self.decode(self.encode(line))
         self.stages_ms = {}
 
     @contextmanager

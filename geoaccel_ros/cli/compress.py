@@ -1,0 +1,169 @@
+"""geoaccel compress, decompress and inspect: the point-cloud codec on files."""
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.output import write_json
+from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
+from geoaccel_ros.compression.distortion import distortion
+from geoaccel_ros.pointcloud.files import read_points, write_points
+from geoaccel_ros.pointcloud.layout import LayoutError
+
+
+def add_parsers(subparsers: argparse._SubParsersAction) -> None:
+    """Add the three commands."""
+    compress = subparsers.add_parser(
+        "compress",
+        help="a cloud to a stream, with the errors measured",
+        description="Compress a cloud (.npy, KITTI .bin, .pcd); decode the stream again to measure "
+        "its errors.",
+    )
+    compress.add_argument("input", metavar="IN", help="cloud: .npy, .bin (KITTI) or .pcd")
+    compress.add_argument("output", metavar="OUT", help="stream to write")
+    _add_codec_options(compress, ("step", "level", "device", "threads", "max_decoded_mib"))
+    compress.set_defaults(run=_compress)
+
+    decompress = subparsers.add_parser("decompress", help="a stream to a cloud")
+    decompress.add_argument("input", metavar="IN", help="stream that compress wrote")
+    decompress.add_argument("output", metavar="OUT", help="cloud to write: .npy, .bin or .pcd")
+    _add_codec_options(decompress, ("device", "threads", "max_decoded_mib"))
+    decompress.set_defaults(run=_decompress)
+
+    show = subparsers.add_parser("inspect", help="what a stream says of itself; decodes nothing")
+    show.add_argument("input", metavar="FILE", help="stream that compress wrote")
+    show.set_defaults(run=_inspect)
+
+    for parser in compress, decompress, show:
+        parser.add_argument(
+            "--json", metavar="FILE", help="write the results as JSON, '-' for standard output"
+        )
+
+
+def _add_codec_options(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    for declared in CodecConfig.parameters():
+        if declared.name not in names:
+            continue
+        unit = f" [{declared.unit}]" if declared.unit else ""
+        parser.add_argument(
+            "--" + declared.name.replace("_", "-"),
+            type=declared.kind,
+            default=declared.default,
+            metavar=declared.kind.__name__.upper(),
+            help=f"{declared.description}{unit} (default: {declared.default})",
+        )
+
+
+def _compress(args: argparse.Namespace) -> int:
+    codec = _codec(args)
+    points = _read_cloud(args.input)
+    try:
+        stream = codec.encode(points)
+        stages = codec.stages_ms
+        decoded, _ = codec.decode(stream)
+        order = codec.order(points)
+    except CodecError as error:
+        raise UserError(f"'{args.input}': {error}") from None
+    _write(args.output, stream)
+    info = inspect(stream)
+    count = len(points)
+    result = {
+        "points": count,
+        "bytes": len(stream),
+        "bits_per_point": 8 * len(stream) / count if count else None,
+        "ratio": points.nbytes / len(stream),
+        **dataclasses.asdict(distortion(points[order], decoded)),
+        "mode": info.mode,
+        "order_kept": info.order_kept,
+        "step": info.step,
+        "device": codec.device_name,
+        "bytes_by_section": info.bytes_by_section,
+        "stages_ms": stages,
+    }
+    return _report(args, result)
+
+
+def _decompress(args: argparse.Namespace) -> int:
+    codec = _codec(args)
+    try:
+        points, _ = codec.decode(_read_stream(args.input))
+    except CodecError as error:
+        raise UserError(f"'{args.input}': {error}") from None
+    try:
+        write_points(args.output, points)
+    except OSError as error:
+        raise UserError(f"cannot write '{args.output}': {error.strerror}") from None
+    except LayoutError as error:
+        raise UserError(f"cannot write '{args.output}': {error}") from None
+    result = {
+        "points": len(points),
+        "bytes": points.nbytes,
+        "device": codec.device_name,
+        "stages_ms": codec.stages_ms,
+    }
+    return _report(args, result)
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    stream = _read_stream(args.input)
+    try:
+        info = inspect(stream)
+    except CodecError as error:
+        raise UserError(f"'{args.input}': {error}") from None
+    return _report(args, {"bytes": len(stream), **dataclasses.asdict(info)})
+
+
+def _codec(args: argparse.Namespace) -> Codec:
+    names = {declared.name for declared in CodecConfig.parameters()}
+    given = {name: value for name, value in vars(args).items() if name in names}
+    try:
+        return Codec(CodecConfig(**given))
+    except CodecError as error:
+        raise UserError(str(error)) from None
+
+
+def _read_cloud(path: str) -> np.ndarray:
+    try:
+        return read_points(path)
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"cannot read '{path}': {error}") from None
+
+
+def _read_stream(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror}") from None
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise UserError(f"cannot write '{path}': {error.strerror}") from None
+
+
+def _report(args: argparse.Namespace, result: dict) -> int:
+    """Print a line for each result, or leave standard output to the JSON that was asked for."""
+    if args.json:
+        write_json(result, args.json)
+    if args.json != "-":
+        for name, value in result.items():
+            print(f"{name:17} {_text(value)}", file=sys.stdout)
+    return 0
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value))
+    return str(value)
