@@ -16,6 +16,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.serialization import deserialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool
 from tf2_msgs.msg import TFMessage
@@ -33,6 +34,7 @@ TOPICS = {
     "/ground_truth/odom": (Odometry, qos.reliable(_QUEUE)),
     "/cmd_vel": (TwistStamped, qos.reliable(_QUEUE)),
     "/plan": (PathMessage, qos.reliable(_QUEUE)),
+    "/clock": (Clock, qos.CLOCK),
     "/tf": (TFMessage, qos.TRANSFORMS),
     "/tf_static": (TFMessage, qos.LATCHED),
     "/diagnostics": (DiagnosticArray, qos.reliable(_QUEUE)),
@@ -56,10 +58,13 @@ class Recorder:
     ----------
     diagnostics : dict of str to dict of str to str
         The latest values of each node, by its name, with ``message`` and ``level`` among them.
+    clock : tuple of float
+        Monotonic wall time at which /clock last spoke, and what it said, both in seconds.
     """
 
     def __init__(self, bag: Path):
         self.diagnostics: dict[str, dict[str, str]] = {}
+        self.clock = (0.0, 0.0)
         self._node = rclpy.create_node("demo_recorder")
         self._queue: queue.SimpleQueue = queue.SimpleQueue()
         self._writer_error: Exception | None = None
@@ -110,6 +115,9 @@ class Recorder:
             self._queue.put((topic, time.time_ns(), data))
             if topic == "/diagnostics":
                 self._remember(deserialize_message(data, DiagnosticArray))
+            elif topic == "/clock":
+                now = deserialize_message(data, Clock).clock
+                self.clock = (time.monotonic(), now.sec + 1e-9 * now.nanosec)
 
         return record
 

@@ -1,0 +1,346 @@
+"""``geoaccel demo``: a robot drives itself through a yard, over real topics, and is judged."""
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from geoaccel_ros.cli.demo.processes import NodeProcess, demo_environment, stop
+from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.output import write_json
+from geoaccel_ros.resources import share_path
+
+# In the order in which they start; the simulation waits, paused, for all others.
+NODES = ("lidar_odometry", "cloud_encoder", "cloud_decoder", "mppi_controller", "mujoco_simulation")
+
+# Whom each topic must reach before time may run, the recorder included.
+_SUBSCRIBERS = {
+    "/points": 4,
+    "/points/compressed": 2,
+    "/points/decompressed": 1,
+    "/odom": 2,
+    "/cmd_vel": 2,
+}
+# The first start compiles every kernel; later ones find them in caches.
+_START_TIMEOUT = 150.0
+# For clouds on their way, and for diagnostics that count them.
+_DRAIN = 2.5
+
+_ATE_MAX = 0.3  # m
+_ATE_MAX_OF_PATH = 0.02
+_REALTIME_MIN = 0.95
+
+
+def add_parsers(subparsers) -> None:
+    """Add ``demo``."""
+    parser = subparsers.add_parser(
+        "demo", help="a simulated robot drives itself: all nodes, over DDS, judged and drawn"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo_output"), metavar="DIR",
+        help="folder for summary.json, pictures, logs and the bag (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, metavar="YAML", help="parameters of the nodes, instead of demo.yaml"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=110.0, metavar="S",
+        help="give up after this many simulated seconds (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="also write the summary here; - for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; 0 only if the robot did its task and nothing was lost."""
+    config = args.config or share_path("config/demo.yaml")
+    goals = _goals(config)
+    output = _empty_folder(args.output)
+    os.environ.update(demo_environment())
+    say = _progress(quiet=args.json == "-")
+
+    observed = _drive(config, output, args.timeout, len(goals), say)
+
+    say("reading the bag")
+    summary = _judge(output, goals, observed)
+    write_json(summary, output / "summary.json")
+    if args.json is not None:
+        write_json(summary, args.json)
+    say.end()
+    if args.json != "-":
+        print(_report(summary, output))
+    for failure in summary["failures"]:
+        print(f"demo failed: {failure}", file=sys.stderr)
+    return 1 if summary["failures"] else 0
+
+
+def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
+    """Run all nodes until the goals are reached or time is up; return what they last said."""
+    # Imported here: `geoaccel --help` and the file commands need no ROS.
+    import rclpy
+    from rclpy.signals import SignalHandlerOptions
+
+    from geoaccel_ros.cli.demo.recorder import Recorder
+
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        with _running(config, output) as nodes, contextlib.closing(
+            Recorder(output / "bag")
+        ) as recorder:
+            say("starting the nodes (the first time compiles kernels)")
+            _wait_until_ready(nodes, recorder)
+            for node in nodes:
+                node.start_measuring()
+            if not recorder.pause(False):
+                raise UserError("the simulation does not answer ~/pause")
+            factor = _watch(nodes, recorder, timeout, goals, say)
+            recorder.pause(True)
+            time.sleep(_DRAIN)
+            for node in nodes:
+                node.check()
+            statuses = stop(nodes)
+            diagnostics = recorder.diagnostics
+    finally:
+        rclpy.try_shutdown()
+    usage = {
+        node.name: {"cpu_share": node.cpu_share, "memory_mib": node.memory_mib} for node in nodes
+    }
+    return {"diagnostics": diagnostics, "usage": usage, "statuses": statuses, "realtime_factor": factor}
+
+
+@contextlib.contextmanager
+def _running(config: Path, output: Path) -> Iterator[list[NodeProcess]]:
+    logs = output / "logs"
+    logs.mkdir()
+    nodes: list[NodeProcess] = []
+    try:
+        for name in NODES:
+            arguments = ["--params-file", str(config)]
+            if name == "mujoco_simulation":
+                arguments += ["-p", "start_paused:=true", "-r", "odom:=ground_truth/odom"]
+            else:
+                arguments += ["-p", "use_sim_time:=true"]
+            nodes.append(NodeProcess(name, arguments, logs / f"{name}.log"))
+        yield nodes
+    finally:
+        stop(nodes)
+
+
+def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while True:
+        for node in nodes:
+            node.check()
+        silent = [
+            name for name in NODES
+            if recorder.diagnostics.get(name, {}).get("message", "not active") == "not active"
+        ]  # fmt: skip
+        if not silent and recorder.connected(_SUBSCRIBERS):
+            break
+        if time.monotonic() > deadline:
+            waiting = ", ".join(silent) or "topics that are not connected"
+            raise UserError(f"not ready after {_START_TIMEOUT:.0f} s: {waiting}")
+        time.sleep(0.1)
+    # The graph shows endpoints a moment before all of them have found each other.
+    time.sleep(1.0)
+
+
+def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:
+    """Show progress until the robot is done; return the real-time factor."""
+    wall_limit = time.monotonic() + 1.5 * timeout + 10.0
+    pace = []
+    while True:
+        time.sleep(0.5)
+        for node in nodes:
+            node.check()
+            node.measure()
+        simulation = recorder.diagnostics["mujoco_simulation"]
+        controller = recorder.diagnostics["mppi_controller"]
+        simulated = float(simulation["simulated time [s]"])
+        reached = int(controller["goals reached"])
+        say(
+            f"t {simulated:5.1f} s   goals {reached}/{goals}   contacts {simulation['contacts']}   "
+            f"real-time factor {simulation['realtime factor']}   {controller['message']}"
+        )
+        if simulated > 0.0:
+            pace.append(recorder.clock)
+        if reached == goals or simulated > timeout or time.monotonic() > wall_limit:
+            break
+    wall, simulated = np.subtract(pace[-1], pace[0]) if pace else (0.0, 0.0)
+    return simulated / wall if wall > 0.0 else 0.0
+
+
+def _judge(output: Path, goals: np.ndarray, observed: dict) -> dict:
+    """Return summary.json's content and draw the pictures."""
+    from geoaccel_ros.cli.demo.evaluation import read_bag
+    from geoaccel_ros.cli.demo.pictures import draw_latency, draw_trajectory
+    from geoaccel_ros.simulation.floorplan import obstacle_footprints
+    from geoaccel_ros.simulation.world import load_model
+
+    recording = read_bag(output / "bag")
+    said = observed["diagnostics"]
+    simulation, controller = said["mujoco_simulation"], said["mppi_controller"]
+    published = int(simulation["clouds out"])
+    registered = int(said["lidar_odometry"]["clouds registered"])
+    decoded = int(said["cloud_decoder"]["clouds out"])
+    reached = int(controller["goals reached"])
+    codec = recording.codec
+    summary = {
+        "goal_reached": reached == len(goals),
+        "goals_reached": reached,
+        "goals": len(goals),
+        "contacts": int(simulation["contacts"]),
+        "odometry": {
+            "ate_rmse_m": recording.ate_rmse(),
+            "path_m": recording.path_length(),
+            "frames": registered,
+            "dropped": published - registered,
+        },
+        "compression": {
+            "ratio": codec.bytes_original / max(codec.bytes_compressed, 1),
+            "bits_per_point": 8 * codec.bytes_compressed / max(codec.points, 1),
+            "max_error_m": codec.max_coordinate,
+            "frames": decoded,
+            "lost": published - decoded,
+            "compared": codec.clouds,
+            "damaged": len(codec.damaged),
+        },
+        "latency_ms": {
+            key: _percentiles(said[node], name)
+            for key, node, name in (
+                ("odometry", "lidar_odometry", "odometry"),
+                ("encoder", "cloud_encoder", "encode"),
+                ("decoder", "cloud_decoder", "decode"),
+                ("mppi", "mppi_controller", "update"),
+            )
+        },
+        "latency_on_wire_ms": {
+            name: {"p50": float(np.median(ms)), "p99": float(np.percentile(ms, 99))}
+            for name, ms in recording.latency_ms.items()
+            if len(ms)
+        },
+        "simulation": {
+            "realtime_factor": observed["realtime_factor"],
+            "simulated_s": float(simulation["simulated time [s]"]),
+            "clouds": published,
+        },
+        "nodes": observed["usage"],
+        "exit_statuses": observed["statuses"],
+    }
+    summary["failures"] = _failures(summary)
+    model = load_model("yard")
+    draw_trajectory(output / "trajectory.png", recording, goals, obstacle_footprints(model))
+    draw_latency(output / "latency.png", recording, observed["usage"])
+    return summary
+
+
+def _failures(summary: dict) -> list[str]:
+    """Return what kept the demo from passing, one line each."""
+    odometry, codec = summary["odometry"], summary["compression"]
+    limit = min(_ATE_MAX, _ATE_MAX_OF_PATH * odometry["path_m"])
+    factor = summary["simulation"]["realtime_factor"]
+    conditions = [
+        (summary["goal_reached"], f"{summary['goals_reached']} of {summary['goals']} goals reached"),
+        (summary["contacts"] == 0, f"the robot touched something {summary['contacts']} times"),
+        (odometry["dropped"] == 0, f"lidar_odometry lost {odometry['dropped']} clouds"),
+        (codec["lost"] == 0, f"the codec lost {codec['lost']} clouds"),
+        (codec["damaged"] == 0, f"{codec['damaged']} decoded clouds differ from their originals"),
+        (
+            odometry["ate_rmse_m"] < limit,
+            f"odometry error {odometry['ate_rmse_m']:.3f} m, limit {limit:.3f} m",
+        ),
+        (factor >= _REALTIME_MIN, f"real-time factor {factor:.3f}, limit {_REALTIME_MIN}"),
+    ]
+    failures = [text for holds, text in conditions if not holds]
+    for name, status in summary["exit_statuses"].items():
+        if status != 0:
+            failures.append(f"{name} ended with status {status}")
+    return failures
+
+
+def _report(summary: dict, output: Path) -> str:
+    odometry, codec = summary["odometry"], summary["compression"]
+    lines = [
+        f"goals         {summary['goals_reached']} of {summary['goals']} reached, "
+        f"{summary['contacts']} contacts, {summary['simulation']['simulated_s']:.1f} s simulated at "
+        f"{summary['simulation']['realtime_factor']:.3f} of real time",
+        f"odometry      {odometry['ate_rmse_m']:.3f} m RMSE over {odometry['path_m']:.1f} m, "
+        f"{odometry['frames']} clouds, {odometry['dropped']} lost",
+        f"compression   ratio {codec['ratio']:.2f}, {codec['bits_per_point']:.1f} bits a point, "
+        f"largest error {1e3 * codec['max_error_m']:.2f} mm, {codec['frames']} clouds, "
+        f"{codec['lost']} lost",
+        "latency p50 / p99 [ms]   "
+        + "   ".join(f"{k} {v['p50']:.1f} / {v['p99']:.1f}" for k, v in summary["latency_ms"].items()),
+        "CPU (cores), memory      "
+        + "   ".join(
+            f"{k} {v['cpu_share']:.2f}, {v['memory_mib']:.0f} MiB" for k, v in summary["nodes"].items()
+        ),
+        f"written to {output}: summary.json, trajectory.png, latency.png, bag, logs",
+    ]
+    return "\n".join(lines)
+
+
+def _percentiles(values: dict[str, str], name: str) -> dict[str, float]:
+    return {p: float(values.get(f"{name} {p} [ms]", "nan")) for p in ("p50", "p99")}
+
+
+def _goals(config: Path) -> np.ndarray:
+    """Return the goals (N, 2) in the odom frame that a parameter file gives mppi_controller."""
+    try:
+        content = yaml.safe_load(config.read_text(encoding="utf-8"))
+        flat = content["mppi_controller"]["ros__parameters"]["goals"]
+        return np.array(flat, float).reshape(-1, 2)
+    except OSError as error:
+        raise UserError(f"cannot read '{config}': {error.strerror}") from None
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"'{config}' gives mppi_controller no 'goals' (x1, y1, x2, y2, …)"
+        ) from None
+
+
+def _empty_folder(output: Path) -> Path:
+    """Return ``output``, made, without what an earlier demo left there."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name in ("bag", "logs"):
+            shutil.rmtree(output / name, ignore_errors=True)
+        for name in ("summary.json", "trajectory.png", "latency.png"):
+            (output / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to '{output}': {error.strerror}") from None
+    return output
+
+
+class _Progress:
+    """One line that is written over on a terminal; elsewhere a line every few seconds."""
+
+    _PERIOD = 5.0
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self._last = float("-inf")
+
+    def __call__(self, text: str) -> None:
+        if self._terminal:
+            self._stream.write(f"\r\033[K{text}")
+        elif time.monotonic() - self._last >= self._PERIOD:
+            self._last = time.monotonic()
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        if self._terminal:
+            self._stream.write("\r\033[K")
+            self._stream.flush()
+
+
+def _progress(quiet: bool) -> _Progress:
+    return _Progress(sys.stderr if quiet else sys.stdout)

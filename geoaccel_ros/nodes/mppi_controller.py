@@ -1,0 +1,365 @@
+"""mppi_controller: a pose, clouds and goals in, velocity commands out."""
+
+import collections
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from geometry_msgs.msg import Point, PoseStamped, TwistStamped
+from nav_msgs.msg import Odometry, Path
+from rclpy.time import Time
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import ColorRGBA, Header
+from std_srvs.srv import Trigger
+from visualization_msgs.msg import Marker, MarkerArray
+
+from geoaccel_ros.config import ConfigurationError, parameter
+from geoaccel_ros.control.goals import GoalConfig, GoalSequence
+from geoaccel_ros.control.mppi import Mppi, MppiConfig, MppiUpdate
+from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
+from geoaccel_ros.control.systems import diff_drive
+from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
+from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.registration.preprocess import deskew
+from geoaccel_ros.ros import diagnostics, qos
+from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
+from geoaccel_ros.ros.mount import SensorMount
+from geoaccel_ros.ros.node import ManagedNode, NodeConfig
+from geoaccel_ros.ros.pointcloud2 import points_from_message
+from geoaccel_ros.ros.run import run
+from geoaccel_ros.ros.transforms import clean_frame, matrix_from_pose, set_pose, yaw
+
+# Rollouts drawn in RViz when somebody looks.
+_ROLLOUTS_SHOWN = 30
+# Commands older than this are in the measured state by now (s).
+_COMMAND_MEMORY = 2.0
+# A cloud's end and its pose's stamp may differ by this and still be the same instant (s).
+_SAME_INSTANT = 0.01
+# Clouds that wait for the pose at their end; a pose source that is slower than this is too slow.
+_CLOUDS_WAITING = 5
+
+
+@dataclass(frozen=True)
+class MppiControllerConfig(
+    NodeConfig, MppiConfig, ObstacleConfig, GoalConfig, diff_drive.Parameters
+):
+    """Parameters of mppi_controller."""
+
+    rate: float = parameter(
+        20.0, "Updates a second, on a steady clock.", unit="Hz", minimum=1.0, maximum=500.0
+    )
+    goals: tuple[float, ...] = parameter(
+        (), "Goals in odom_frame, one after the other: x1, y1, x2, y2, … [m]."
+    )
+    odom_frame: str = parameter("odom", "Frame of pose, goals and plan.")
+    base_frame: str = parameter("base_link", "The robot's frame.")
+    lidar_mount: tuple[float, ...] = parameter(
+        (), "x y z [m] roll pitch yaw [rad] of the lidar in base_frame; empty: from /tf_static."
+    )
+    obstacle_height_min: float = parameter(
+        0.2, "Points lower than this above base_frame are ground.", unit="m"
+    )
+    obstacle_height_max: float = parameter(
+        1.5, "Points higher than this above base_frame are passed under.", unit="m"
+    )
+    state_timeout: float = parameter(
+        0.5, "Stop when the newest pose is older than this.", unit="s", minimum=0.01
+    )
+
+
+class MppiController(ManagedNode):
+    """odom, points, goal_pose -> cmd_vel (TwistStamped), plan, rollouts.
+
+    The control loop has a thread of its own; the executor brings it poses, obstacles and goals.
+    """
+
+    NAME = "mppi_controller"
+    CONFIG = MppiControllerConfig
+
+    def configure(self):
+        config = self.config
+        if len(config.goals) % 2:
+            raise ConfigurationError(
+                f"parameter 'goals' has {len(config.goals)} numbers, must be pairs of x and y"
+            )
+        self.counters = Counters("updates", "missed deadlines", "no plan", "clouds in", "dropped")
+        self.latencies = {"update": Latency(), "obstacles": Latency()}
+        self._mppi = Mppi(
+            config.subset(MppiConfig), "diff_drive", config.subset(diff_drive.Parameters)
+        )
+        self.get_logger().info(f"rollouts on {self._mppi.backend} ({self._mppi.backend_reason})")
+        self._obstacles = ObstacleMap(config.subset(ObstacleConfig))
+        deskew(np.zeros((1, 3)), np.zeros(1), np.zeros(6), 0.0)  # compiled before the first cloud
+        self._waiting_clouds = collections.deque(maxlen=_CLOUDS_WAITING)
+        self._sent = collections.deque()
+        self._pose: _Pose | None = None
+        self._lock = threading.Lock()
+        self._set_goals(np.reshape(config.goals, (-1, 2)))
+        self._condition = Status(diagnostics.WARN, "waiting for odom")
+
+        self._mount = SensorMount(self, config.base_frame, config.lidar_mount)
+        self._command_publisher = self.advertise(TwistStamped, "cmd_vel", qos.RELIABLE)
+        self._plan_publisher = self.advertise(Path, "plan", qos.RELIABLE)
+        self._rollout_publisher = self.advertise(MarkerArray, "rollouts", qos.RELIABLE)
+        self.subscribe(Odometry, "odom", self._on_odom, qos.RELIABLE)
+        self.subscribe(PointCloud2, "points", self._on_points, qos.sensor_data())
+        self.subscribe(PoseStamped, "goal_pose", self._on_goal, qos.RELIABLE)
+        self.offer(Trigger, "~/reset", self._on_reset)
+
+    def activate(self):
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._control, name="control", daemon=True)
+        self._thread.start()
+
+    def deactivate(self):
+        self._stopping.set()
+        self._thread.join()
+        self._send(np.zeros(2))
+
+    def cleanup(self):
+        self._mppi = None
+
+    def status(self):
+        backend = {"backend": f"{self._mppi.backend} ({self._mppi.backend_reason})"}
+        with self._lock:
+            condition = self._condition
+            goals = {"goals reached": self._goals.index, "goals": len(self._goals)}
+        return Status(condition.level, condition.message, {**backend, **goals, **condition.values})
+
+    # The control loop, on its own thread.
+
+    def _control(self) -> None:
+        period = 1.0 / self.config.rate
+        due = time.monotonic()
+        while not self._stopping.wait(max(0.0, due - time.monotonic())):
+            try:
+                self._tick()
+            except Exception as error:
+                self._send(np.zeros(2))
+                self._condition = Status(diagnostics.ERROR, f"stopped: {error!r}")
+                self.get_logger().error(self._condition.message, throttle_duration_sec=5.0)
+            due += period
+            late = time.monotonic() - due
+            if late > 0.0:
+                missed = 1 + int(late / period)
+                self.counters.count("missed deadlines", missed)
+                due += missed * period
+
+    def _tick(self) -> None:
+        now = self._now()
+        with self._lock:
+            pose, goal = self._pose, self._goals.current
+        problem = self._problem(pose, goal, now)
+        if problem is not None:
+            self._condition = problem
+            self._send(np.zeros(2))
+            return
+        with self.latencies["update"].measure():
+            state = self._mppi.predict(pose.state, pose.stamp, list(self._sent), now)
+            update = self._mppi.update(state, goal, now)
+            self._send(update.command)
+        self.counters.count("updates")
+        if not update.ok:
+            self.counters.count("no plan")
+        self._condition = _condition(update)
+        self._publish_plan(update)
+
+    def _problem(self, pose: "_Pose | None", goal: np.ndarray | None, now: float) -> Status | None:
+        """Return why the robot must stand, or None if it may drive."""
+        if pose is None:
+            return Status(diagnostics.WARN, "waiting for odom")
+        age = now - pose.stamp
+        # A pose from the future is one from before a reset of time: as useless as an old one.
+        if abs(age) > self.config.state_timeout:
+            text = f"stopped: the pose is {age:.2f} s old (limit {self.config.state_timeout:g} s)"
+            self.get_logger().warning(text, throttle_duration_sec=5.0)
+            return Status(diagnostics.ERROR, text)
+        if goal is None:
+            return Status(diagnostics.OK, "all goals reached" if len(self._goals) else "no goal")
+        return None
+
+    def _send(self, command: np.ndarray) -> None:
+        message = TwistStamped(header=self._header(self.config.base_frame))
+        message.twist.linear.x, message.twist.angular.z = float(command[0]), float(command[1])
+        self._command_publisher.publish(message)
+        now = self._now()
+        self._sent.append((now, np.array(command, float)))
+        while self._sent[0][0] < now - _COMMAND_MEMORY or self._sent[0][0] > now:
+            self._sent.popleft()
+
+    def _publish_plan(self, update: MppiUpdate) -> None:
+        header = self._header(self.config.odom_frame)
+        if self._plan_publisher.get_subscription_count():
+            poses = [_pose_at(header, state) for state in update.plan]
+            self._plan_publisher.publish(Path(header=header, poses=poses))
+        if self._rollout_publisher.get_subscription_count():
+            trajectories, weights = self._mppi.rollouts(_ROLLOUTS_SHOWN)
+            self._rollout_publisher.publish(_markers(header, trajectories, weights))
+
+    # From the executor.
+
+    def _on_odom(self, message: Odometry) -> None:
+        frame = clean_frame(message.header.frame_id)
+        if frame != self.config.odom_frame:
+            self.get_logger().warning(
+                f"odom in frame '{frame}' ignored: must be in '{self.config.odom_frame}'",
+                throttle_duration_sec=5.0,
+            )
+            return
+        twist = message.twist.twist
+        pose = _Pose(
+            stamp=_seconds(message.header.stamp),
+            T_odom_base=matrix_from_pose(message.pose.pose),
+            twist=np.array(
+                [
+                    twist.linear.x, twist.linear.y, twist.linear.z,
+                    twist.angular.x, twist.angular.y, twist.angular.z,
+                ]
+            ),
+        )  # fmt: skip
+        with self._lock:
+            self._pose = pose
+            x, y, _, v, w = pose.state
+            reached = self._goals.update(np.array([x, y]), max(abs(v), abs(w)))
+            index = self._goals.index
+        if reached:
+            self.get_logger().info(f"goal {index} of {len(self._goals)} reached")
+        self._use_clouds(pose)
+
+    def _on_points(self, message: PointCloud2) -> None:
+        self.counters.count("clouds in")
+        T_base_lidar = self._mount.lookup(message.header.frame_id)
+        if T_base_lidar is None:
+            self.counters.count("dropped")
+            return
+        try:
+            points = points_from_message(message)
+            xyz = coordinates(points)
+        except LayoutError as error:
+            self.counters.count("dropped")
+            self.get_logger().warning(f"cloud dropped: {error}", throttle_duration_sec=5.0)
+            return
+        stamp = _seconds(message.header.stamp)
+        times = point_times(points, stamp)
+        base = xyz @ T_base_lidar[:3, :3].T + T_base_lidar[:3, 3]
+        height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
+        keep = (height > self.config.obstacle_height_min) & (
+            height < self.config.obstacle_height_max
+        )
+        # What is inside the robot is the robot.
+        keep &= distance > self.config.robot_radius
+        end = 0.0 if times is None else float(times.max(initial=0.0))
+        since_end = np.zeros(np.count_nonzero(keep)) if times is None else times[keep] - end
+        self._waiting_clouds.append((stamp + end, base[keep], since_end))
+        with self._lock:
+            pose = self._pose
+        if pose is not None:
+            self._use_clouds(pose)
+
+    def _use_clouds(self, pose: "_Pose") -> None:
+        """Put the clouds that ended by the time of ``pose`` on the map; the others wait for theirs."""
+        waiting = self._waiting_clouds
+        used = False
+        while waiting and waiting[0][0] <= pose.stamp + _SAME_INSTANT:
+            end, xyz, since_end = waiting.popleft()
+            with self.latencies["obstacles"].measure():
+                xyz = deskew(xyz, since_end, pose.twist, pose.stamp - end)
+                T = pose.T_odom_base
+                self._obstacles.add((xyz @ T[:3, :3].T + T[:3, 3])[:, :2], pose.stamp)
+            used = True
+        if used:
+            field = self._obstacles.distance_field(pose.T_odom_base[:2, 3], pose.stamp)
+            self._mppi.set_obstacles(field)
+
+    def _on_goal(self, message: PoseStamped) -> None:
+        frame = clean_frame(message.header.frame_id)
+        goal = np.array([message.pose.position.x, message.pose.position.y])
+        if frame != self.config.odom_frame or not np.isfinite(goal).all():
+            self.get_logger().warning(
+                f"goal {goal.tolist()} in frame '{frame}' ignored: must be finite and in "
+                f"'{self.config.odom_frame}'"
+            )
+            return
+        self._set_goals(goal[None])
+        self.get_logger().info(f"new goal at x {goal[0]:.2f} m, y {goal[1]:.2f} m")
+
+    def _on_reset(self, _request, response):
+        self._mppi.reset()
+        self._set_goals(np.reshape(self.config.goals, (-1, 2)))
+        response.success, response.message = True, "plan forgotten, goals from the first one"
+        return response
+
+    def _set_goals(self, goals: np.ndarray) -> None:
+        with self._lock:
+            self._goals = GoalSequence(goals, self.config.subset(GoalConfig))
+
+    def _now(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
+
+    def _header(self, frame: str) -> Header:
+        return Header(stamp=self.get_clock().now().to_msg(), frame_id=frame)
+
+
+@dataclass(frozen=True)
+class _Pose:
+    stamp: float  # s
+    T_odom_base: np.ndarray
+    twist: np.ndarray  # (6,) linear and angular, in base_frame
+
+    @property
+    def state(self) -> np.ndarray:
+        """The state of diff_drive: x, y, yaw, v, w."""
+        x, y = self.T_odom_base[:2, 3]
+        return np.array([x, y, yaw(self.T_odom_base), self.twist[0], self.twist[5]])
+
+
+def _condition(update: MppiUpdate) -> Status:
+    values = {
+        "ess": f"{update.ess:.1f}",
+        "temperature": f"{update.temperature:.4g}",
+        "minimum cost": f"{update.min_cost:.4g}",
+        "mean cost": f"{update.mean_cost:.4g}",
+        "collided [%]": f"{100 * update.collided_fraction:.1f}",
+    }
+    if update.ok:
+        return Status(diagnostics.OK, "driving", values)
+    return Status(diagnostics.WARN, f"no plan: {update.reason}", values)
+
+
+def _pose_at(header: Header, state: np.ndarray) -> PoseStamped:
+    pose = PoseStamped(header=header)
+    matrix = np.eye(4)
+    cosine, sine = np.cos(state[2]), np.sin(state[2])
+    matrix[:2, :2] = [[cosine, -sine], [sine, cosine]]
+    matrix[:2, 3] = state[:2]
+    set_pose(pose.pose, matrix)
+    return pose
+
+
+def _markers(header: Header, trajectories: np.ndarray, weights: np.ndarray) -> MarkerArray:
+    """Return the trajectories as lines, the heavier the more opaque."""
+    markers = [Marker(header=header, action=Marker.DELETEALL)]
+    largest = max(weights.max(initial=0.0), 1e-12)
+    for number, (states, weight) in enumerate(zip(trajectories, weights, strict=True)):
+        line = Marker(header=header, ns="rollouts", id=number, type=Marker.LINE_STRIP)
+        line.pose.orientation.w = 1.0
+        line.scale.x = 0.02
+        line.color = ColorRGBA(r=0.1, g=0.6, b=1.0, a=float(0.1 + 0.9 * weight / largest))
+        line.points = [Point(x=float(x), y=float(y)) for x, y in states[:, :2]]
+        markers.append(line)
+    return MarkerArray(markers=markers)
+
+
+def _seconds(stamp) -> float:
+    return 1e-9 * Time.from_msg(stamp).nanoseconds
+
+
+def main() -> int:
+    """Run the node."""
+    return run(MppiController)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
