@@ -3,3 +3,34 @@
 
 class BackendError(RuntimeError):
     """A backend that was asked for cannot be used; the message says why and what helps."""
+
+
+def cuda_problem() -> str | None:
+    """Return why CUDA cannot be used here through CuPy, with the remedy, or None if it can."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed (pip install 'geoaccel_ros[cuda]')"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"no usable CUDA device ({error}); check the NVIDIA driver with nvidia-smi"
+    return None if count else "no CUDA device; check the NVIDIA driver with nvidia-smi"
+
+
+def choose_backend(requested: str) -> tuple[str, str]:
+    """Return the backend to use ("cpu" or "cuda") for a request of auto, cpu or cuda, and why.
+
+    Raises
+    ------
+    BackendError
+        If CUDA is asked for and cannot be used; never a silent fallback.
+    """
+    if requested == "cpu":
+        return "cpu", "asked for"
+    problem = cuda_problem()
+    if requested == "cuda":
+        if problem:
+            raise BackendError(f"backend cuda was asked for, but {problem}; or set backend: cpu")
+        return "cuda", "asked for"
+    return ("cpu", problem) if problem else ("cuda", "a CUDA device is present")

@@ -1,0 +1,106 @@
+"""Rigid transforms: exponential and logarithm of SE(3), poses as 4 x 4 matrices.
+
+A twist is (6,): translation part first, [v w]. Formulas: Barfoot, State Estimation for Robotics,
+chapter 8.
+"""
+
+import numpy as np
+
+# Below this angle (radians) the closed forms divide by almost nothing; the series take over, whose
+# first omitted terms are of the order of angle^4 = 1e-16.
+_SMALL_ANGLE = 1e-4
+
+
+def cross_matrix(vector: np.ndarray) -> np.ndarray:
+    """Return the (3, 3) matrix that multiplies as the cross product with ``vector`` (3,)."""
+    x, y, z = vector
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def exp_rotation(rotation_vector: np.ndarray) -> np.ndarray:
+    """Return the rotation matrix (3, 3) of a rotation vector (3,) in radians."""
+    angle = float(np.linalg.norm(rotation_vector))
+    cross = cross_matrix(rotation_vector)
+    sine, cosine, _ = _coefficients(angle)
+    return np.eye(3) + sine * cross + cosine * (cross @ cross)
+
+
+def log_rotation(rotation: np.ndarray) -> np.ndarray:
+    """Return the rotation vector (3,), of length 0 to pi, of a rotation matrix (3, 3)."""
+    axis_sine = 0.5 * np.array(
+        [
+            rotation[2, 1] - rotation[1, 2],
+            rotation[0, 2] - rotation[2, 0],
+            rotation[1, 0] - rotation[0, 1],
+        ]
+    )
+    sine = float(np.linalg.norm(axis_sine))
+    cosine = 0.5 * (float(np.trace(rotation)) - 1.0)
+    angle = float(np.arctan2(sine, cosine))
+    if sine > 1e-6:
+        return axis_sine * (angle / sine)
+    if cosine > 0.0:
+        return axis_sine
+    # Near pi the antisymmetric part vanishes; the axis is the eigenvector of R of eigenvalue 1.
+    symmetric = 0.5 * (rotation + rotation.T)
+    axis = np.linalg.eigh(symmetric)[1][:, 2]
+    return angle * (axis if axis @ axis_sine >= 0.0 else -axis)
+
+
+def exp(twist: np.ndarray) -> np.ndarray:
+    """Return the transform (4, 4) reached by moving with ``twist`` (6,) for one unit of time."""
+    translation, rotation_vector = np.asarray(twist[:3], float), np.asarray(twist[3:], float)
+    angle = float(np.linalg.norm(rotation_vector))
+    cross = cross_matrix(rotation_vector)
+    square = cross @ cross
+    sine, cosine, cubic = _coefficients(angle)
+    transform = np.eye(4)
+    transform[:3, :3] = np.eye(3) + sine * cross + cosine * square
+    transform[:3, 3] = (np.eye(3) + cosine * cross + cubic * square) @ translation
+    return transform
+
+
+def log(transform: np.ndarray) -> np.ndarray:
+    """Return the twist (6,) whose :func:`exp` is ``transform`` (4, 4)."""
+    rotation_vector = log_rotation(transform[:3, :3])
+    angle = float(np.linalg.norm(rotation_vector))
+    cross = cross_matrix(rotation_vector)
+    sine, cosine, cubic = _coefficients(angle)
+    left_jacobian = np.eye(3) + cosine * cross + cubic * (cross @ cross)
+    return np.concatenate([np.linalg.solve(left_jacobian, transform[:3, 3]), rotation_vector])
+
+
+def inverse(transform: np.ndarray) -> np.ndarray:
+    """Return the inverse of a rigid transform (4, 4), without solving."""
+    result = np.eye(4)
+    result[:3, :3] = transform[:3, :3].T
+    result[:3, 3] = -transform[:3, :3].T @ transform[:3, 3]
+    return result
+
+
+def perturbed(transform: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return ``transform`` moved by ``step`` (6,) = [translation, rotation], in its parent's axes.
+
+    The rotation turns about the transform's own origin, so that coordinates far from the parent's
+    origin do not couple rotation with translation (cf. ROS covariances, which mean the same six).
+    """
+    result = np.eye(4)
+    result[:3, :3] = orthonormal(exp_rotation(step[3:]) @ transform[:3, :3])
+    result[:3, 3] = transform[:3, 3] + step[:3]
+    return result
+
+
+def orthonormal(rotation: np.ndarray) -> np.ndarray:
+    """Return the rotation nearest to a matrix (3, 3) that products have rounded."""
+    left, _, right = np.linalg.svd(rotation)
+    return left @ right
+
+
+def _coefficients(angle: float) -> tuple[float, float, float]:
+    """sin(a)/a, (1 - cos(a))/a^2 and (a - sin(a))/a^3."""
+    if angle < _SMALL_ANGLE:
+        square = angle * angle
+        return 1.0 - square / 6.0, 0.5 - square / 24.0, 1.0 / 6.0 - square / 120.0
+    square = angle * angle
+    sine = np.sin(angle)
+    return sine / angle, (1.0 - np.cos(angle)) / square, (angle - sine) / (square * angle)
