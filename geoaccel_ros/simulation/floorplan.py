@@ -9,7 +9,7 @@ _CIRCLE = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 
 
 def obstacle_footprints(model: mujoco.MjModel, min_height: float = 0.15) -> list[np.ndarray]:
-    """Return the outline of each box, cylinder and sphere that does not move and rises above the floor.
+    """Return the outlines of the fixed boxes, cylinders and spheres that rise above the floor.
 
     Parameters
     ----------

@@ -108,6 +108,8 @@ class Simulation:
         self._base = self._id(mujoco.mjtObj.mjOBJ_BODY, _BASE)
         self._lidar_site = self._id(mujoco.mjtObj.mjOBJ_SITE, "lidar")
         self._imu_site = self._id(mujoco.mjtObj.mjOBJ_SITE, "imu")
+        self._id(mujoco.mjtObj.mjOBJ_SENSOR, "gyro")
+        self._id(mujoco.mjtObj.mjOBJ_SENSOR, "accelerometer")
         self._find_joints()
         self._find_wheels()
         of_robot = self.model.body_rootid == self.model.body_rootid[self._base]
