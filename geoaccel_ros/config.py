@@ -181,5 +181,5 @@ def _parameter_of(field: dataclasses.Field, hint: Any) -> Parameter:
     is_list = typing.get_origin(hint) is tuple
     kind = typing.get_args(hint)[0] if is_list else hint
     if kind not in _KIND_NAMES or isinstance(hint, types.UnionType):
-        raise TypeError(f"field '{field.name}': {hint} is not bool, int, float, str or a tuple of one")
+        raise TypeError(f"field '{field.name}': {hint} is none of bool, int, float, str, tuple")
     return Parameter(field.name, kind, is_list, field.default, **field.metadata)

@@ -54,7 +54,10 @@ class LidarOdometryConfig(NodeConfig, OdometryConfig):
     )
     map_file: str = parameter("local_map.pcd", "File that ~/save_map writes.")
     queue: int = parameter(
-        10, "Clouds kept while one is registered; the oldest is lost beyond.", minimum=1, maximum=1000
+        10,
+        "Clouds kept while one is registered; the oldest is lost beyond.",
+        minimum=1,
+        maximum=1000,
     )
 
 

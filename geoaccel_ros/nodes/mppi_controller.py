@@ -259,7 +259,7 @@ class MppiController(ManagedNode):
             self._use_clouds(pose)
 
     def _use_clouds(self, pose: "_Pose") -> None:
-        """Put the clouds that ended by the time of ``pose`` on the map; the others wait for theirs."""
+        """Put the clouds that ended by the time of ``pose`` on the map; the others wait."""
         waiting = self._waiting_clouds
         used = False
         while waiting and waiting[0][0] <= pose.stamp + _SAME_INSTANT:

@@ -43,7 +43,9 @@ def dtype_of(fields: Iterable[PointField], point_step: int, is_bigendian: bool =
     names, formats, offsets = [], [], []
     for field in fields:
         if field.datatype not in _TYPE_OF_DATATYPE:
-            raise LayoutError(f"field '{field.name}' has the unknown datatype {field.datatype} (known: 1 to 8)")
+            raise LayoutError(
+                f"field '{field.name}' has the unknown datatype {field.datatype} (known: 1 to 8)"
+            )
         code = (">" if is_bigendian else "<") + _TYPE_OF_DATATYPE[field.datatype]
         count = max(field.count, 1)
         end = field.offset + count * np.dtype(code).itemsize
@@ -77,7 +79,9 @@ def fields_of(dtype: np.dtype) -> list[PointField]:
         base, shape = field_dtype.subdtype or (field_dtype, (1,))
         code = base.kind + str(base.itemsize)
         if code not in _DATATYPE_OF_TYPE:
-            raise LayoutError(f"field '{name}' of type {base} cannot be sent: no PointField datatype")
+            raise LayoutError(
+                f"field '{name}' of type {base} cannot be sent: no PointField datatype"
+            )
         fields.append(PointField(name, offset, _DATATYPE_OF_TYPE[code], int(np.prod(shape))))
     return sorted(fields, key=lambda field: field.offset)
 

@@ -51,8 +51,8 @@ class SensorMount:
         T_base_sensor = self._transforms.lookup(self._base_frame, frame)
         if T_base_sensor is None:
             self._node.get_logger().warning(
-                f"no transform from '{frame}' to '{self._base_frame}' on /tf_static yet; clouds are "
-                "dropped until it comes (or set the parameter 'lidar_mount')",
+                f"no transform from '{frame}' to '{self._base_frame}' on /tf_static yet; clouds "
+                "are dropped until it comes (or set the parameter 'lidar_mount')",
                 throttle_duration_sec=5.0,
             )
         return T_base_sensor

@@ -60,7 +60,9 @@ class ManagedNode(LifecycleNode):
         self.add_on_set_parameters_callback(self._on_set_parameters)
         # Unmanaged, and on a steady timer: a node reports in every state, also while time stands.
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.RELIABLE)
-        self.create_timer(1.0, self._publish_diagnostics, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self.create_timer(
+            1.0, self._publish_diagnostics, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
 
     # What a node overrides.
 

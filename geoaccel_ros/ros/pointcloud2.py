@@ -1,4 +1,4 @@
-"""sensor_msgs/PointCloud2 to structured arrays and back, without copying where the layout allows."""
+"""sensor_msgs/PointCloud2 to structured arrays and back, in place where the layout allows."""
 
 import array
 import sys
@@ -72,7 +72,7 @@ def message_from_points(header: Header, points: np.ndarray) -> PointCloud2:
 
 
 def bytes_for_message(data: np.ndarray | bytes) -> array.array:
-    """Return ``data`` in the one container that a message's uint8[] takes without a check a byte."""
+    """Return ``data`` in the one container that uint8[] takes without a check a byte."""
     return array.array("B", data.tobytes() if isinstance(data, np.ndarray) else data)
 
 

@@ -3,7 +3,6 @@
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions, QoSPolicyKind
 
-
 # /tf_static's publishers each keep one message; a late subscriber must have room for all of them.
 LATCHED = QoSProfile(
     depth=100,

@@ -91,9 +91,10 @@ def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
 
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
-        with _running(config, output) as nodes, contextlib.closing(
-            Recorder(output / "bag")
-        ) as recorder:
+        with (
+            _running(config, output) as nodes,
+            contextlib.closing(Recorder(output / "bag")) as recorder,
+        ):
             say("starting the nodes (the first time compiles kernels)")
             _wait_until_ready(nodes, recorder)
             for node in nodes:
@@ -112,7 +113,12 @@ def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
     usage = {
         node.name: {"cpu_share": node.cpu_share, "memory_mib": node.memory_mib} for node in nodes
     }
-    return {"diagnostics": diagnostics, "usage": usage, "statuses": statuses, "realtime_factor": factor}
+    return {
+        "diagnostics": diagnostics,
+        "usage": usage,
+        "statuses": statuses,
+        "realtime_factor": factor,
+    }
 
 
 @contextlib.contextmanager
@@ -247,7 +253,10 @@ def _failures(summary: dict) -> list[str]:
     limit = min(_ATE_MAX, _ATE_MAX_OF_PATH * odometry["path_m"])
     factor = summary["simulation"]["realtime_factor"]
     conditions = [
-        (summary["goal_reached"], f"{summary['goals_reached']} of {summary['goals']} goals reached"),
+        (
+            summary["goal_reached"],
+            f"{summary['goals_reached']} of {summary['goals']} goals reached",
+        ),
         (summary["contacts"] == 0, f"the robot touched something {summary['contacts']} times"),
         (odometry["dropped"] == 0, f"lidar_odometry lost {odometry['dropped']} clouds"),
         (codec["lost"] == 0, f"the codec lost {codec['lost']} clouds"),
@@ -267,6 +276,10 @@ def _failures(summary: dict) -> list[str]:
 
 def _report(summary: dict, output: Path) -> str:
     odometry, codec = summary["odometry"], summary["compression"]
+    latencies = (f"{k} {v['p50']:.1f} / {v['p99']:.1f}" for k, v in summary["latency_ms"].items())
+    loads = (
+        f"{k} {v['cpu_share']:.2f}, {v['memory_mib']:.0f} MiB" for k, v in summary["nodes"].items()
+    )
     lines = [
         f"goals         {summary['goals_reached']} of {summary['goals']} reached, "
         f"{summary['contacts']} contacts, {summary['simulation']['simulated_s']:.1f} s simulated at "
@@ -276,12 +289,8 @@ def _report(summary: dict, output: Path) -> str:
         f"compression   ratio {codec['ratio']:.2f}, {codec['bits_per_point']:.1f} bits a point, "
         f"largest error {1e3 * codec['max_error_m']:.2f} mm, {codec['frames']} clouds, "
         f"{codec['lost']} lost",
-        "latency p50 / p99 [ms]   "
-        + "   ".join(f"{k} {v['p50']:.1f} / {v['p99']:.1f}" for k, v in summary["latency_ms"].items()),
-        "CPU (cores), memory      "
-        + "   ".join(
-            f"{k} {v['cpu_share']:.2f}, {v['memory_mib']:.0f} MiB" for k, v in summary["nodes"].items()
-        ),
+        "latency p50 / p99 [ms]   " + "   ".join(latencies),
+        "CPU (cores), memory      " + "   ".join(loads),
         f"written to {output}: summary.json, trajectory.png, latency.png, bag, logs",
     ]
     return "\n".join(lines)

@@ -35,7 +35,7 @@ def draw_trajectory(
     top.plot(*truth[0, :2], "o", color="black", label="start")
     top.set(aspect="equal", xlabel="x [m]", ylabel="y [m]")
     top.set_title(
-        f"{recording.path_length():.1f} m driven, odometry error {recording.ate_rmse():.3f} m (RMSE)"
+        f"{recording.path_length():.1f} m driven, odometry off by {recording.ate_rmse():.3f} m RMSE"
     )
     top.legend(loc="upper right")
     top.autoscale_view()
@@ -69,7 +69,9 @@ def draw_latency(path: Path, recording: Recording, nodes: dict[str, dict]) -> No
     names = list(nodes)
     shares = [100 * nodes[name]["cpu_share"] for name in names]
     bars = right.barh(names, shares, color="tab:gray")
-    labels = [f"{s:.0f} %, {nodes[n]['memory_mib']:.0f} MiB" for n, s in zip(names, shares, strict=True)]
+    labels = [
+        f"{s:.0f} %, {nodes[n]['memory_mib']:.0f} MiB" for n, s in zip(names, shares, strict=True)
+    ]
     right.bar_label(bars, labels, padding=4, fontsize=8)
     right.set(xlabel="CPU [% of one core]", xlim=(0, 1.45 * max(shares, default=1.0)))
     right.invert_yaxis()
