@@ -6,7 +6,7 @@ the sweep, cf. Dellenbach et al., CT-ICP, ICRA 2022), judgement, update of the m
 (Vizzo et al., RA-L 2023) in its shape.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -118,10 +118,11 @@ class OdometryResult:
         Velocity of the base in the base frame, [vx vy vz wx wy wz], m/s and rad/s.
     pose_covariance, twist_covariance : ndarray (6, 6)
         In the order x y z roll pitch yaw, of the pose about the odom frame's axes and of the twist.
-    points : int
-        Points of the thinned scan that were registered.
+    points : ndarray (M, 3) of float64, metres
+        The points of the thinned scan that were registered (those that seeded the map), deskewed,
+        in the base frame at ``stamp``; none where the scan was skipped.
     correspondences : int
-        Those of them that fitted the map.
+        Those of them that lie on the map's planes.
     rmse : float
         Root mean square of their distances to the map's planes, metres; NaN where there are none.
     """
@@ -133,7 +134,7 @@ class OdometryResult:
     twist: np.ndarray
     pose_covariance: np.ndarray
     twist_covariance: np.ndarray
-    points: int = 0
+    points: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
     correspondences: int = 0
     rmse: float = float("nan")
 
@@ -238,7 +239,7 @@ class Odometry:
             self._twist.copy(),
             _with_floors(np.zeros((6, 6)), 1.0),
             _UNKNOWN.copy(),
-            points=len(scan),
+            points=scan,
         )
 
     def _track(self, scan: np.ndarray, offsets: np.ndarray, stamp: float) -> OdometryResult:
@@ -246,11 +247,11 @@ class Odometry:
         # A point's time as a fraction of the motion from the last pose (0) to this one (1).
         fractions = 1.0 + offsets / elapsed
         thinned = voxel_filter(scan, _MATCHED_POINTS_VOXEL * self.config.voxel)
-        pose, equations, information, problem = self._align(
+        pose, points, equations, information, problem = self._align(
             np.ascontiguousarray(scan[thinned]), np.ascontiguousarray(fractions[thinned]), elapsed
         )
         if problem:
-            return self._unmeasured("failed", problem, stamp, len(thinned), equations)
+            return self._unmeasured("failed", problem, stamp, points, equations)
 
         motion = se3.log(se3.inverse(self._T_odom_base) @ pose)
         twist = motion / elapsed
@@ -275,15 +276,21 @@ class Odometry:
             twist,
             pose_covariance,
             twist_covariance,
-            len(thinned),
+            points,
             equations.inliers,
             equations.rmse,
         )
 
     def _align(
         self, points: np.ndarray, fractions: np.ndarray, elapsed: float
-    ) -> tuple[np.ndarray, NormalEquations, np.ndarray, str]:
-        """Return pose, last linearisation, information (inverse covariance) and what went wrong."""
+    ) -> tuple[np.ndarray, np.ndarray, NormalEquations, np.ndarray, str]:
+        """Find the pose at the sweep's end.
+
+        Returns
+        -------
+        The pose, the points in it (deskewed), the last linearisation, the information (inverse
+        covariance), and what went wrong, empty if nothing did.
+        """
         predicted = self._predict(elapsed)
         prior = self._prior_information(elapsed)
         local = self._map
@@ -324,7 +331,8 @@ class Odometry:
         problem = self._judge(equations, step)
         T_odom_map = np.eye(4)
         T_odom_map[:3, 3] = local.origin
-        return T_odom_map @ pose, equations, information, problem
+        deskewed = (moved - pose[:3, 3]) @ pose[:3, :3]
+        return T_odom_map @ pose, deskewed, equations, information, problem
 
     def _judge(self, equations: NormalEquations, step: np.ndarray) -> str:
         """Return why the result cannot be trusted, or an empty string."""
@@ -355,7 +363,7 @@ class Odometry:
         status: str,
         reason: str,
         stamp: float,
-        points: int = 0,
+        points: np.ndarray | None = None,
         equations: NormalEquations | None = None,
     ) -> OdometryResult:
         elapsed = max(stamp - self._stamp, 0.0) if self._stamp is not None else 0.0
@@ -367,7 +375,7 @@ class Odometry:
             self._twist.copy(),
             _UNKNOWN.copy(),
             _UNKNOWN.copy(),
-            points,
+            np.empty((0, 3)) if points is None else points,
             equations.inliers if equations else 0,
             equations.rmse if equations else float("nan"),
         )
