@@ -103,23 +103,26 @@ class SpinningLidar:
         self._directions = _directions(self.azimuths, self.elevations)
         self._column_ns = 1e9 / (config.lidar_rate * columns)
 
+        # Of the sweep in progress, one row a ray, in the order of firing.
         count = rings * columns
-        self._points = np.zeros(count, POINT_DTYPE)
-        self._count = 0
         self._vectors = np.empty((count, 3))
         self._distance = np.empty(count)
         self._geom = np.empty(count, np.int32)
-        self._normals = np.zeros((count, 3))
+        self._normals = np.empty((count, 3))
         self._noise = np.empty(count, np.float32)
         self._uniform = np.empty(count, np.float32)
-        self._rings = np.tile(np.arange(rings, dtype=np.uint16), columns)
+        self._shift = np.empty((columns, 3))
+        self._column, ring = np.divmod(np.arange(count), rings)
+        self._ring = ring.astype(np.uint16)
+        self._time = np.zeros(count, np.float32)
+        if config.lidar_rolling_shutter:
+            self._time[:] = self._column * (self._column_ns * 1e-9)
         self.restart(0)
 
     def restart(self, now_ns: int) -> None:
         """Drop the sweep in progress; the next one starts at ``now_ns``."""
         self._start_ns = now_ns
         self._fired = 0
-        self._count = 0
 
     def advance(
         self,
@@ -164,8 +167,7 @@ class SpinningLidar:
                 stamp_ns = step_end_ns
                 pose = T_world_lidar_end[None]
                 self._cast(data, 0, columns, pose[:, :3, 3], pose[:, :3, :3])
-            scans.append(Scan(stamp_ns, self._points[: self._count].copy()))
-            self._count = 0
+            scans.append(Scan(stamp_ns, self._points()))
         return scans
 
     def _cast(
@@ -176,42 +178,48 @@ class SpinningLidar:
         positions: np.ndarray,
         rotations: np.ndarray,
     ) -> None:
-        """Append the hits of columns ``first`` to ``last``, seen from one pose or one each."""
-        config = self._config
-        count = (last - first) * config.lidar_rings
-        directions = self._directions[first:last]
-        vectors = self._vectors[:count].reshape(directions.shape)
-        np.matmul(directions, rotations.transpose(0, 2, 1), out=vectors)
+        """Cast columns ``first`` to ``last`` (exclusive) from one pose or one each."""
         origin = (positions[0] + positions[-1]) / 2
-        distance, geom, normals = self._distance[:count], self._geom[:count], self._normals[:count]
-        cast_rays(
-            self._model, data, origin, self._vectors[:count], config.lidar_range_max,
-            geom, distance, normals,
-        )  # fmt: skip
-
-        # Drawn for every ray, hit or not, so that the noise of one does not depend on the others.
-        uniform, noise = self._uniform[:count], self._noise[:count]
-        self._rng.random(out=uniform, dtype=np.float32)
-        self._rng.standard_normal(out=noise, dtype=np.float32)
-        hit = (geom >= 0) & (distance >= config.lidar_range_min)
-        hit &= (distance <= config.lidar_range_max) & (uniform >= config.lidar_dropout)
-        index = np.flatnonzero(hit)
-        column = index // config.lidar_rings
-        pose = column if len(positions) > 1 else np.zeros_like(column)
-
         # From the shared origin to the column's own: what the sensor moved, in its own frame.
-        shift = np.einsum("nij,ni->nj", rotations, origin - positions)[pose]
-        ranges = distance[index] + config.lidar_range_noise * noise[index]
-        xyz = ranges[:, None] * directions.reshape(-1, 3)[index] + shift
-        incidence = np.abs(np.einsum("ni,ni->n", normals[index], self._vectors[index]))
+        self._shift[first:last] = ((origin - positions)[:, None, :] @ rotations)[:, 0]
+        rays = slice(first * self._config.lidar_rings, last * self._config.lidar_rings)
+        vectors = self._vectors[rays]
+        directions = self._directions[first:last]
+        np.matmul(directions, rotations.transpose(0, 2, 1), out=vectors.reshape(directions.shape))
+        cast_rays(
+            self._model,
+            data,
+            origin,
+            vectors,
+            self._config.lidar_range_max,
+            self._geom[rays],
+            self._distance[rays],
+            self._normals[rays],
+        )
 
-        points = self._points[self._count : self._count + len(index)]
+    def _points(self) -> np.ndarray:
+        """Return the points of the sweep just completed."""
+        config = self._config
+        self._rng.random(out=self._uniform, dtype=np.float32)
+        self._rng.standard_normal(out=self._noise, dtype=np.float32)
+        hit = (self._geom >= 0) & (self._uniform >= config.lidar_dropout)
+        hit &= (self._distance >= config.lidar_range_min) & (
+            self._distance <= config.lidar_range_max
+        )
+        rays = np.flatnonzero(hit)
+
+        ranges = self._distance[rays] + config.lidar_range_noise * self._noise[rays]
+        directions = self._directions.reshape(-1, 3)[rays]
+        xyz = ranges[:, None] * directions + self._shift[self._column[rays]]
+        incidence = np.abs(np.einsum("ni,ni->n", self._normals[rays], self._vectors[rays]))
+        luminance = self._reflectance[self._geom[rays]]
+
+        points = np.empty(len(rays), POINT_DTYPE)
         points["x"], points["y"], points["z"] = xyz.T
-        points["intensity"] = 255 * self._reflectance[geom[index]] * (0.3 + 0.7 * incidence)
-        points["ring"] = self._rings[index]
-        if config.lidar_rolling_shutter:
-            points["time"] = (first + column) * (self._column_ns * 1e-9)
-        self._count += len(index)
+        points["intensity"] = 255 * luminance * (0.3 + 0.7 * incidence)
+        points["ring"] = self._ring[rays]
+        points["time"] = self._time[rays]
+        return points
 
 
 def _directions(azimuths: np.ndarray, elevations: np.ndarray) -> np.ndarray:
@@ -244,21 +252,15 @@ def _interpolate(
     at constant angular velocity does.
     """
     positions = T_start[:3, 3] + fraction[:, None] * (T_end[:3, 3] - T_start[:3, 3])
-    relative = T_start[:3, :3].T @ T_end[:3, :3]
-    # sin(angle) axis; a physics step turns by far less than a right angle.
-    w = np.array(
-        [
-            relative[2, 1] - relative[1, 2],
-            relative[0, 2] - relative[2, 0],
-            relative[1, 0] - relative[0, 1],
-        ]
-    ) / 2  # fmt: skip
-    sine = np.linalg.norm(w)
+    R = T_start[:3, :3].T @ T_end[:3, :3]
+    # sin(angle) times the axis; a physics step turns by far less than a right angle.
+    w = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 2
+    sine = np.sqrt(w @ w)
     if sine < 1e-12:
         return positions, np.repeat(T_start[None, :3, :3], len(fraction), axis=0)
     x, y, z = w / sine
     K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    angles = np.arctan2(sine, (np.trace(relative) - 1) / 2) * fraction[:, None, None]
+    angles = np.arctan2(sine, (R[0, 0] + R[1, 1] + R[2, 2] - 1) / 2) * fraction[:, None, None]
     turned = np.eye(3) + np.sin(angles) * K + (1 - np.cos(angles)) * (K @ K)
     return positions, T_start[:3, :3] @ turned
 

