@@ -9,7 +9,7 @@ from scipy import ndimage
 FAR = 100.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DistanceField:
     """Distances sampled at the centres of square cells.
 
@@ -56,22 +56,22 @@ def distances_to(occupied: np.ndarray, resolution: float) -> np.ndarray:
     return (ndimage.distance_transform_edt(~occupied) * resolution).astype(np.float32)
 
 
-def clearance_at(field, origin_x, origin_y, cells_per_metre, x, y):
-    """Return the distance at a point, interpolated between four cells; compiled into rollouts.
+def interpolate(values, origin_x, origin_y, cells_per_metre, x, y, outside):
+    """Return a grid's value at a point, interpolated between four cells; compiled into rollouts.
 
-    Positions in m, in the frame of the origin; FAR outside the grid, and where x or y is NaN.
+    Positions in m, in the frame of the origin; ``outside`` beyond the grid, and if x or y is NaN.
     """
+    rows, columns = values.shape
     column = (x - origin_x) * cells_per_metre
     row = (y - origin_y) * cells_per_metre
-    rows, columns = field.shape
     last_column = np.float32(columns - 1)
     last_row = np.float32(rows - 1)
     if not (column >= 0.0 and row >= 0.0 and column < last_column and row < last_row):
-        return FAR
+        return outside
     j = int(column)
     i = int(row)
     right = column - np.float32(j)
     up = row - np.float32(i)
-    below = field[i, j] + right * (field[i, j + 1] - field[i, j])
-    above = field[i + 1, j] + right * (field[i + 1, j + 1] - field[i + 1, j])
+    below = values[i, j] + right * (values[i, j + 1] - values[i, j])
+    above = values[i + 1, j] + right * (values[i + 1, j + 1] - values[i + 1, j])
     return below + up * (above - below)

@@ -14,6 +14,7 @@ import numpy as np
 from geoaccel_ros.backend import BackendError
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.control import delay
+from geoaccel_ros.control.detour import detour
 from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.plan import resample, weighted_mean
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
@@ -150,6 +151,7 @@ class Mppi:
         self._crashed = np.empty(config.samples, bool)
         self._lock = threading.Lock()
         self._field = empty_field()
+        self._detour_for: tuple | None = None
         self._cpu = CpuRollouts(self.system, config.threads)
         self._rollouts, self.backend, self.backend_reason = self._choose_rollouts()
         self.reset()
@@ -298,8 +300,8 @@ class Mppi:
         position = state[:2]
         origin = np.zeros_like(state)
         origin[:2] = position
-        goal = goal.copy()
-        goal[:2] -= position
+        relative_goal = goal.copy()
+        relative_goal[:2] -= position
         lower, upper = self.limits
         # A robot that is already too near (the map is noisy, obstacles move) must be able to leave:
         # then only coming nearer still is a crash. The tolerance is a fraction of a cell.
@@ -307,18 +309,29 @@ class Mppi:
         problem = Problem(
             start=_float32_tuple(state - origin),
             control_before=_float32_tuple(self._command),
-            goal=_float32_tuple(goal),
+            goal=_float32_tuple(relative_goal),
             plan=np.clip(plan, lower, upper).astype(np.float32),
             noise=noise,
             lower=_float32_tuple(lower),
             upper=_float32_tuple(upper),
             p=self._p,
             field=self._field,
-            field_origin=_float32_tuple(self._field.origin - position),
+            detour=self._detour_to(goal),
+            origin=position,
             clearance_limit=np.float32(min(self._clearance_limit, here - 0.02)),
             dt=np.float32(self._config.dt),
         )
         return problem, origin
+
+    def _detour_to(self, goal: np.ndarray) -> DistanceField:
+        """Return the detours to a goal; computed when the goal or the obstacles have changed."""
+        key = (self._field, *goal[:2])
+        if self._detour_for != key:
+            # One cell more: the way must be one that noisy samples find.
+            fits = self._clearance_limit + self._field.resolution
+            self._detour = detour(self._field, goal[:2], fits)
+            self._detour_for = key
+        return self._detour
 
     def _choose(
         self, problem: Problem, weights: np.ndarray, origin: np.ndarray

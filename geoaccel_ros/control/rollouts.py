@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from geoaccel_ros.control.compiling import device_function
-from geoaccel_ros.control.distance_field import DistanceField, clearance_at
+from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
 from geoaccel_ros.control.systems import System
 
 # Cost of each second that a rollout does not live because it crashed. Only rollouts that all crashed
@@ -36,10 +36,11 @@ class Problem:
         (U,) float32, limits of the controls.
     p : tuple
         The system's parameters, packed as float32.
-    field : DistanceField
-        Its origin is not yet relative.
-    field_origin : tuple
-        (2,) float32: x and y of the field's origin, relative.
+    field, detour : DistanceField
+        Distance to obstacles, and how far the way to the goal exceeds the straight line; their
+        origins are absolute.
+    origin : np.ndarray
+        (2,) float64, m: what start, goal and the rollouts are relative to.
     clearance_limit : np.float32
         m; a rollout that comes nearer to an obstacle has crashed.
     dt : np.float32
@@ -55,7 +56,8 @@ class Problem:
     upper: tuple
     p: tuple
     field: DistanceField
-    field_origin: tuple
+    detour: DistanceField
+    origin: np.ndarray
     clearance_limit: np.float32
     dt: np.float32
 
@@ -68,11 +70,16 @@ class Problem:
             self.lower,
             self.upper,
             self.p,
-            *self.field_origin,
-            np.float32(1.0 / self.field.resolution),
+            self._frame(self.field),
+            self._frame(self.detour),
             self.clearance_limit,
             self.dt,
         )
+
+    def _frame(self, grid: DistanceField) -> tuple:
+        """Return what rollouts need to find a place in a grid."""
+        x, y = grid.origin - self.origin
+        return np.float32(x), np.float32(y), np.float32(1.0 / grid.resolution)
 
 
 def rollout_function(system: System) -> Callable:
@@ -101,6 +108,7 @@ class CpuRollouts:
                 problem.plan,
                 problem.noise,
                 problem.field.distances,
+                problem.detour.distances,
                 costs,
                 crashed,
                 *problem.scalars(),
@@ -125,34 +133,42 @@ class CpuRollouts:
         return states
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _device_functions(system: System) -> tuple[Callable, Callable]:
     step = device_function(system.step)
     running = device_function(system.running)
     terminal = device_function(system.terminal)
-    clearance = device_function(clearance_at)
+    grid_value = device_function(interpolate)
     clamped_controls = _clamped_controls(len(system.control))
     crash_cost = np.float32(CRASH_COST)
+    far = np.float32(FAR)
+    no_detour = np.float32(0.0)
+
+    @numba.njit(inline="always")
+    def value_at(grid, frame, x, outside):
+        return grid_value(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
     def rollout(
-        k, plan, noise, field,
+        k, plan, noise, field, detour,
         start, control_before, goal, lower, upper, p,
-        field_x, field_y, cells_per_metre, clearance_limit, dt,
+        field_frame, detour_frame, clearance_limit, dt,
     ):  # fmt: skip
         x = start
         u_before = control_before
         cost = np.float32(0.0)
         steps = plan.shape[0]
-        near = clearance(field, field_x, field_y, cells_per_metre, x[0], x[1])
+        near = far
+        further = no_detour
         for t in range(steps):
             u = clamped_controls(plan, noise, lower, upper, t, k)
             x = step(x, u, p, dt)
-            near = clearance(field, field_x, field_y, cells_per_metre, x[0], x[1])
+            near = value_at(field, field_frame, x, far)
             if near < clearance_limit:
                 return cost + crash_cost * dt * np.float32(steps - t), True
-            cost += dt * running(x, u, u_before, goal, near, p)
+            further = value_at(detour, detour_frame, x, no_detour)
+            cost += dt * running(x, u, u_before, goal, near, further, p)
             u_before = u
-        return cost + terminal(x, goal, near, p), False
+        return cost + terminal(x, goal, near, further, p), False
 
     def trace(k, plan, noise, states, start, lower, upper, p, dt):
         x = start
@@ -193,22 +209,22 @@ def _clamped_controls(count: int) -> Callable:
     return numba.njit(inline="always")(controls)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _compile(system: System) -> tuple[Callable, Callable]:
     rollout, trace = _device_functions(system)
 
     # No flag that assumes finite numbers: a rollout that is not finite must be seen.
     @numba.njit(parallel=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
     def kernel(
-        plan, noise, field, costs, crashed,
+        plan, noise, field, detour, costs, crashed,
         start, control_before, goal, lower, upper, p,
-        field_x, field_y, cells_per_metre, clearance_limit, dt,
+        field_frame, detour_frame, clearance_limit, dt,
     ):  # fmt: skip
         for k in numba.prange(noise.shape[2]):
             costs[k], crashed[k] = rollout(
-                k, plan, noise, field,
+                k, plan, noise, field, detour,
                 start, control_before, goal, lower, upper, p,
-                field_x, field_y, cells_per_metre, clearance_limit, dt,
+                field_frame, detour_frame, clearance_limit, dt,
             )  # fmt: skip
 
     return kernel, numba.njit(nogil=True)(trace)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import cuda
 
 from geoaccel_ros.backend import BackendError
+from geoaccel_ros.control.distance_field import DistanceField
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem, rollout_function
 from geoaccel_ros.control.systems import System
 
@@ -32,19 +33,16 @@ class CudaRollouts:
         self._noise = cuda.device_array((horizon, controls, samples), np.float32)
         self._costs = cuda.device_array(samples, np.float32)
         self._crashed = cuda.device_array(samples, np.bool_)
-        self._field = None
-        self._distances = None
+        self._field = _Uploaded()
+        self._detour = _Uploaded()
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
         """Write the costs (K,) float32 and whether each rollout crashed (K,) bool."""
-        if self._field is not problem.field:
-            self._distances = cuda.to_device(np.ascontiguousarray(problem.field.distances))
-            self._field = problem.field
         self._plan.copy_to_device(problem.plan)
         self._noise.copy_to_device(problem.noise)
         blocks = -(-len(costs) // THREADS_PER_BLOCK)
         self._kernel[blocks, THREADS_PER_BLOCK](
-            self._plan, self._noise, self._distances, self._costs, self._crashed,
+            self._plan, self._noise, self._field.of(problem.field), self._detour.of(problem.detour), self._costs, self._crashed,
             *problem.scalars(),
         )  # fmt: skip
         self._costs.copy_to_host(costs)
@@ -72,6 +70,21 @@ class CudaRollouts:
             )
 
 
+class _Uploaded:
+    """The device's copy of the last grid; grids change at the lidar's rate, not the control's."""
+
+    def __init__(self):
+        self._grid = None
+        self._values = None
+
+    def of(self, grid: DistanceField):
+        """Return the values of ``grid`` on the device."""
+        if self._grid is not grid:
+            self._values = cuda.to_device(np.ascontiguousarray(grid.distances))
+            self._grid = grid
+        return self._values
+
+
 def cuda_problem() -> str | None:
     """Return why Numba cannot use CUDA here, with the remedy, or None if it can."""
     if not cuda.is_available():
@@ -79,22 +92,22 @@ def cuda_problem() -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def kernel_function(system: System) -> Callable:
     """Return the kernel as a Python function, to compile for the present or any other device."""
     rollout = rollout_function(system)
 
     def kernel(
-        plan, noise, field, costs, crashed,
+        plan, noise, field, detour, costs, crashed,
         start, control_before, goal, lower, upper, p,
-        field_x, field_y, cells_per_metre, clearance_limit, dt,
+        field_frame, detour_frame, clearance_limit, dt,
     ):  # fmt: skip
         k = cuda.grid(1)
         if k < costs.shape[0]:
             costs[k], crashed[k] = rollout(
-                k, plan, noise, field,
+                k, plan, noise, field, detour,
                 start, control_before, goal, lower, upper, p,
-                field_x, field_y, cells_per_metre, clearance_limit, dt,
+                field_frame, detour_frame, clearance_limit, dt,
             )  # fmt: skip
 
     return kernel
@@ -108,12 +121,13 @@ def compile_to_ptx(system: System, compute_capability: tuple[int, int]) -> str:
     state = types.UniTuple(float32, len(system.state))
     control = types.UniTuple(float32, len(system.control))
     goal = types.UniTuple(float32, len(system.goal))
+    frame = types.UniTuple(float32, 3)
     names = [field.name for field in dataclasses.fields(system.parameters)]
     parameters = types.NamedUniTuple(float32, len(names), type(system.pack(system.parameters())))
     signature = (
-        float32[:, ::1], float32[:, :, ::1], float32[:, ::1], float32[::1], types.boolean[::1],
+        float32[:, ::1], float32[:, :, ::1], float32[:, ::1], float32[:, ::1], float32[::1], types.boolean[::1],
         state, control, goal, control, control, parameters,
-        float32, float32, float32, float32, float32,
+        frame, frame, float32, float32,
     )  # fmt: skip
     ptx, _ = cuda.compile_ptx(kernel_function(system), signature, cc=compute_capability)
     return ptx

@@ -11,9 +11,12 @@ limits(p) -> (lower, upper), maneuvers(p) -> controls, clearance_limit(p) -> m
     Called once, on the host.
 step(x, u, p, dt) -> x
     The state after ``dt`` seconds of control ``u``.
-running(x, u, u_before, goal, clearance, p), terminal(x, goal, clearance, p) -> cost
+running(x, u, u_before, goal, clearance, detour, p), terminal(x, goal, clearance, detour, p) -> cost
     Cost of a second spent in ``x``, and of ending there; ``clearance`` is the distance from the
-    robot's centre to the nearest obstacle.
+    robot's centre to the nearest obstacle, ``detour`` how far the way to the goal exceeds the
+    straight line.
+
+STATE and GOAL begin with x and y in the frame of the obstacles.
 
 They may call functions and use constants of their module. Compiled, they compute in float32; so
 numbers that take part are written ``2.0``, not ``2``, which Numba would promote to float64.
@@ -55,7 +58,7 @@ class System:
         return _parameter_tuple(self)(*(dtype(value) for value in values))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _parameter_tuple(system: System) -> type:
     names = [field.name for field in dataclasses.fields(system.parameters)]
     return namedtuple(f"{system.name}_parameters", names)
@@ -66,7 +69,7 @@ def available() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def load_system(name: str) -> System:
     """Return the bundled system of that name.
 

@@ -112,7 +112,7 @@ def step(x, u, p, dt):
     return x[0] + distance * math.cos(heading), x[1] + distance * math.sin(heading), yaw, v, w
 
 
-def running(x, u, u_before, goal, clearance, p):
+def running(x, u, u_before, goal, clearance, detour, p):
     """Return the cost of a second in state ``x`` under command ``u``."""
     to_goal_x = goal[0] - x[0]
     to_goal_y = goal[1] - x[1]
@@ -124,7 +124,7 @@ def running(x, u, u_before, goal, clearance, p):
     v_change = u[0] - u_before[0]
     w_change = u[1] - u_before[1]
     return (
-        p.goal_weight * distance
+        p.goal_weight * (distance + detour)
         + p.heading_weight * away / (distance + 1.0)
         + p.obstacle_weight * closeness * closeness
         + p.reverse_weight * max(-x[3], 0.0)
@@ -133,13 +133,15 @@ def running(x, u, u_before, goal, clearance, p):
     )
 
 
-def terminal(x, goal, clearance, p):
+def terminal(x, goal, clearance, detour, p):
     """Return the cost of ending in state ``x``: far from the goal, or at it but not at rest."""
     to_goal_x = goal[0] - x[0]
     to_goal_y = goal[1] - x[1]
     square = to_goal_x * to_goal_x + to_goal_y * to_goal_y
     speed = x[3] * x[3] + x[4] * x[4]
-    return p.final_goal_weight * math.sqrt(square) + p.final_speed_weight * speed / (1.0 + square)
+    return p.final_goal_weight * (math.sqrt(square) + detour) + p.final_speed_weight * speed / (
+        1.0 + square
+    )
 
 
 def _approach(difference, lag, acceleration, dt):
