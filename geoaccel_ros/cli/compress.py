@@ -11,8 +11,7 @@ from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import write_json
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
 from geoaccel_ros.compression.distortion import distortion
-from geoaccel_ros.pointcloud.files import read_points, write_points
-from geoaccel_ros.pointcloud.layout import LayoutError
+from geoaccel_ros.pointcloud.files import PointFileError, read_points, write_points
 
 
 def add_parsers(subparsers: argparse._SubParsersAction) -> None:
@@ -20,17 +19,18 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     compress = subparsers.add_parser(
         "compress",
         help="a cloud to a stream, with the errors measured",
-        description="Compress a cloud (.npy, KITTI .bin, .pcd); decode the stream again to measure "
-        "its errors.",
+        description="Compress a cloud; decode the stream again to measure its errors.",
     )
-    compress.add_argument("input", metavar="IN", help="cloud: .npy, .bin (KITTI) or .pcd")
+    compress.add_argument("input", metavar="IN", help="cloud: .npy, .bin (KITTI), .pcd or .ply")
     compress.add_argument("output", metavar="OUT", help="stream to write")
     _add_codec_options(compress, ("step", "level", "device", "threads", "max_decoded_mib"))
     compress.set_defaults(run=_compress)
 
     decompress = subparsers.add_parser("decompress", help="a stream to a cloud")
     decompress.add_argument("input", metavar="IN", help="stream that compress wrote")
-    decompress.add_argument("output", metavar="OUT", help="cloud to write: .npy, .bin or .pcd")
+    decompress.add_argument(
+        "output", metavar="OUT", help="cloud to write: .npy, .bin, .pcd or .ply"
+    )
     _add_codec_options(decompress, ("device", "threads", "max_decoded_mib"))
     decompress.set_defaults(run=_decompress)
 
@@ -95,10 +95,8 @@ def _decompress(args: argparse.Namespace) -> int:
         raise UserError(f"'{args.input}': {error}") from None
     try:
         write_points(args.output, points)
-    except OSError as error:
-        raise UserError(f"cannot write '{args.output}': {error.strerror}") from None
-    except LayoutError as error:
-        raise UserError(f"cannot write '{args.output}': {error}") from None
+    except PointFileError as error:
+        raise UserError(str(error)) from None
     result = {
         "points": len(points),
         "bytes": points.nbytes,
@@ -129,10 +127,8 @@ def _codec(args: argparse.Namespace) -> Codec:
 def _read_cloud(path: str) -> np.ndarray:
     try:
         return read_points(path)
-    except OSError as error:
-        raise UserError(f"cannot read '{path}': {error.strerror or error}") from None
-    except ValueError as error:
-        raise UserError(f"cannot read '{path}': {error}") from None
+    except PointFileError as error:
+        raise UserError(str(error)) from None
 
 
 def _read_stream(path: str) -> bytes:

@@ -27,8 +27,10 @@ _FIELD = struct.Struct("<BII")
 # Bytes before and after entropy coding
 _SECTION = struct.Struct("<QQ")
 _CRC = struct.Struct("<I")
+CHECKSUM_SIZE = _CRC.size
 _BIG_ENDIAN = 0x80
-_MAX_UINT32 = 2**32 - 1
+# NumPy's largest item.
+_MAX_POINT_STEP = 2**31 - 1
 # A double counts integers without gaps up to here, and so does the grid.
 _MAX_CELL = 2**53
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
@@ -248,6 +250,8 @@ def _table_of(dtype: np.dtype) -> list[tuple[PointField, bool]]:
 
 def _dtype_of(table: list[tuple[PointField, bool]], point_step: int) -> np.dtype:
     """Return the dtype of a field table; unlike layout.dtype_of it keeps each byte order."""
+    if point_step > _MAX_POINT_STEP:
+        raise LayoutError(f"a point of {point_step} bytes")
     names = [field.name for field, _ in table]
     if len(set(names)) != len(names) or not all(names):
         raise LayoutError("fields without a name or with the same")
@@ -256,7 +260,7 @@ def _dtype_of(table: list[tuple[PointField, bool]], point_step: int) -> np.dtype
         if field.datatype not in _TYPES or field.count < 1:
             raise LayoutError(f"field '{field.name}' has an unknown type")
         base = np.dtype((">" if is_bigendian else "<") + _TYPES[field.datatype])
-        if field.offset + field.count * base.itemsize > min(point_step, 2**31 - 1):
+        if field.offset + field.count * base.itemsize > point_step:
             raise LayoutError(f"field '{field.name}' ends beyond the point")
         formats.append(base if field.count == 1 else (base, (field.count,)))
     offsets = [field.offset for field, _ in table]

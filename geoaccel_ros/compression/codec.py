@@ -283,11 +283,13 @@ class Codec:
         which the larger has two levels of so many nodes.
         """
         for count in 2, 150_000:
-            for dtype in "<f8", "<f4":
-                line = np.zeros(count, [(name, dtype) for name in ("x", "y", "z", "intensity")])
-                line["x"] = np.arange(count) * self._config.step
-                self.decode(self.encode(line))
-        self.stages_ms = {}
+            for dtype in np.float32, np.float64:
+                line = np.zeros((3, count), dtype)
+                line[0] = np.arange(count) * self._config.step
+                grid = Grid.around(line, self._config.step, [line.dtype] * 3)
+                leaves = self._morton.encode(line, grid)
+                occupancy = self._octree.build(leaves, grid.depth)
+                self._morton.decode(self._octree.expand(occupancy, grid.depth, count))
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -306,7 +308,10 @@ def inspect(data: bytes) -> StreamInfo:
     """
     header, sections = bitstream.unpack(data)
     sizes = [len(section.stored) for section in sections]
-    by_section = dict(zip(header.section_names, sizes, strict=True))
+    checksum = bitstream.CHECKSUM_SIZE
+    by_section = {"header": len(data) - sum(sizes) - checksum}
+    by_section |= dict(zip(header.section_names, sizes, strict=True))
+    by_section["checksum"] = checksum
     step = header.grid.step
     return StreamInfo(
         version=bitstream.VERSION,
@@ -321,7 +326,7 @@ def inspect(data: bytes) -> StreamInfo:
         depth=header.grid.depth,
         point_step=header.dtype.itemsize,
         fields=tuple(fields_of(header.dtype)),
-        bytes_by_section={"header": len(data) - sum(by_section.values()), **by_section},
+        bytes_by_section=by_section,
     )
 
 

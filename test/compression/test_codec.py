@@ -1,0 +1,313 @@
+"""compression/codec.py: what is promised of a decoded cloud."""
+
+import array
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from geoaccel_ros.compression import codec as codec_module
+from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
+from geoaccel_ros.compression.device import Device
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+XYZ = [("x", "<f4"), ("y", "<f4"), ("z", "<f4")]
+
+
+def cloud(coordinates, dtype=XYZ):
+    points = np.zeros(len(coordinates), dtype)
+    for axis, column in zip("xyz", np.array(coordinates, float).reshape(-1, 3).T, strict=True):
+        points[axis] = column
+    return points
+
+
+def bits(values):
+    return values.view(f"{values.dtype.byteorder}u{values.dtype.itemsize}")
+
+
+def check_promise(codec, points, step):
+    """Encode, decode, and compare with the points in the order that the codec states."""
+    decoded, height = codec.decode(codec.encode(points))
+    assert height == 1
+    assert decoded.dtype == points.dtype
+    assert len(decoded) == len(points)
+    order = codec.order(points)
+    assert np.array_equal(np.sort(order), np.arange(len(points)))
+    points = points[order]
+    finite = np.all([np.isfinite(points[axis]) for axis in "xyz"], axis=0)
+    count = np.count_nonzero(finite)
+    assert finite[:count].all()
+    for name in points.dtype.names:
+        if name not in ("x", "y", "z"):
+            assert (bits(decoded[name]) == bits(points[name])).all()
+            continue
+        assert (bits(decoded[name])[count:] == bits(points[name])[count:]).all()
+        was, now = points[name][:count].astype(float), decoded[name][:count].astype(float)
+        # The centre is at most step/2 off; as a coordinate it is rounded to the field's type.
+        native = points.dtype[name].newbyteorder("=")
+        rounding = np.spacing(np.maximum(abs(was), abs(now)).astype(native)).astype(float)
+        assert (abs(was - now) <= step / 2 + rounding).all()
+    return decoded
+
+
+@st.composite
+def clouds(draw):
+    """Clouds of any layout, with coordinates of any magnitude that the step allows."""
+    step = draw(st.sampled_from([0.001, 0.01, 0.05, 1.0]))
+    count = draw(st.integers(0, 40))
+    kinds = [draw(st.sampled_from(["f4", "f8"])) for _ in "xyz"]
+    order = draw(st.sampled_from("<>"))
+    codes = ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"]
+    extra = draw(st.lists(st.tuples(st.sampled_from(codes), st.integers(1, 3)), max_size=4))
+    fields = [(axis, order + kind, 1) for axis, kind in zip("xyz", kinds, strict=True)]
+    fields += [(f"field{i}", order + code, n) for i, (code, n) in enumerate(extra)]
+    fields = draw(st.permutations(fields))
+    names, formats, offsets, end = [], [], [], 0
+    for name, code, n in fields:
+        end += draw(st.integers(0, 3))
+        names.append(name)
+        formats.append(code if n == 1 else (code, (n,)))
+        offsets.append(end)
+        end += n * np.dtype(code).itemsize
+    itemsize = end + draw(st.integers(0, 5))
+    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize})
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    raw = rng.integers(0, 256, count * itemsize, dtype=np.uint8)
+    points = raw.view(dtype) if count else np.empty(0, dtype)
+    for axis, kind in zip("xyz", kinds, strict=True):
+        extent = draw(st.sampled_from([0.0, 0.01, 1.0, 100.0])) * step * 1000
+        # UTM coordinates where the type resolves the step.
+        centre = draw(st.sampled_from([0.0, -300.0, *([5.4e6, -8.1e6] if kind == "f8" else [])]))
+        values = centre + extent * rng.uniform(-1, 1, count)
+        if draw(st.booleans()):
+            # On the borders between cells.
+            values = (np.round(values / step) + 0.5) * step
+        if draw(st.booleans()):
+            values[rng.random(count) < 0.2] = draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+        points[axis] = values
+    return points, step
+
+
+@pytest.fixture(scope="module")
+def codecs():
+    return {step: Codec(CodecConfig(step=step)) for step in (0.001, 0.01, 0.05, 1.0)}
+
+
+# The codecs keep no state between clouds, so one fixture may serve all examples.
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(clouds())
+def test_the_promise_holds_for_every_layout(codecs, case):
+    points, step = case
+    check_promise(codecs[step], points, step)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 255, 256, 257, 65_535, 65_537])
+def test_sizes(codec, count):
+    rng = np.random.default_rng(count)
+    points = cloud(rng.normal(0, 10, (count, 3)))
+    decoded = check_promise(codec, points, 0.01)
+    assert inspect(codec.encode(points)).points == len(decoded) == count
+
+
+@pytest.mark.parametrize("count", [1, 2, 100_000])
+def test_all_points_in_one_cell_stay_as_many(codec, count):
+    points = cloud(np.full((count, 3), [-7.5, 0.25, 3.0]))
+    decoded = check_promise(codec, points, 0.01)
+    assert (decoded == decoded[0]).all()
+    assert inspect(codec.encode(points)).cells == 1
+
+
+def test_points_of_a_cell_keep_their_order(codec):
+    dtype = [*XYZ, ("index", "<u2")]
+    points = cloud(np.repeat([[1, 1, 1], [0, 0, 0]], 3, axis=0), dtype)
+    points["index"] = np.arange(6)
+    decoded, _ = codec.decode(codec.encode(points))
+    assert decoded["index"].tolist() == [3, 4, 5, 0, 1, 2]
+
+
+def test_points_that_are_not_finite_come_last_and_unchanged(codec):
+    dtype = [*XYZ, ("ring", "<u2")]
+    points = cloud([[np.nan] * 3, [1, 2, 3], [0, -np.inf, 0], [0, 0, 0], [np.inf, 1, 1]], dtype)
+    points["ring"] = np.arange(5)
+    decoded = check_promise(codec, points, 0.01)
+    assert decoded["ring"].tolist() == [3, 1, 0, 2, 4]
+    assert np.isnan(decoded["x"][2]) and decoded["y"][3] == -np.inf and decoded["x"][4] == np.inf
+    assert inspect(codec.encode(points)).nonfinite == 3
+
+
+def test_a_cloud_of_points_that_are_not_finite(codec):
+    points = cloud(np.full((4, 3), np.nan))
+    decoded, _ = codec.decode(codec.encode(points))
+    assert np.isnan(decoded["x"]).all() and len(decoded) == 4
+
+
+def test_padding_becomes_zero(codec):
+    dtype = np.dtype(
+        {"names": list("xyz"), "formats": ["<f4"] * 3, "offsets": [4, 8, 16], "itemsize": 32}
+    )
+    points = np.full(32 * 5, 0xAB, np.uint8).view(dtype)
+    for axis in "xyz":
+        points[axis] = np.arange(5)
+    decoded = check_promise(codec, points, 0.01)
+    raw = decoded.view(np.uint8).reshape(5, 32)
+    assert (raw[:, [0, 1, 2, 3, 12, 13, 14, 15, *range(20, 32)]] == 0).all()
+
+
+def test_fields_that_overlap_keep_their_bits(codec):
+    # PCL's rgb is the same four bytes as rgba.
+    dtype = np.dtype(
+        {
+            "names": ["x", "y", "z", "rgb", "rgba"],
+            "formats": ["<f4"] * 4 + ["<u4"],
+            "offsets": [0, 4, 8, 16, 16],
+            "itemsize": 32,
+        }
+    )
+    points = cloud(np.arange(30).reshape(10, 3), dtype)
+    points["rgba"] = np.arange(10) * 0x11111111 % 2**32
+    decoded = check_promise(codec, points, 0.01)
+    assert decoded["rgba"].tolist() == points["rgba"].tolist()
+
+
+def test_a_view_of_every_second_point_is_a_cloud(codec):
+    points = cloud(np.random.default_rng(4).normal(0, 5, (1000, 3)))
+    check_promise(codec, points[::2], 0.01)
+    check_promise(codec, points[::-3], 0.01)
+
+
+def test_decoding_again_changes_nothing(codec):
+    points = cloud(np.random.default_rng(5).normal(0, 30, (5000, 3)))
+    once, _ = codec.decode(codec.encode(points))
+    twice, _ = codec.decode(codec.encode(once))
+    assert (once == twice).all()
+
+
+def test_one_outlier_does_not_cost_the_others_their_accuracy(codec):
+    points = cloud(np.random.default_rng(6).normal(0, 5, (500, 3)))
+    points["x"][7] = 500.0
+    check_promise(codec, points, 0.01)
+
+
+def test_the_bytes_are_the_same_from_every_kind_of_device(codec, monkeypatch):
+    opened = Device.open()
+    other = dataclasses.replace(opened, is_cpu=False, has_fp64=False)
+    monkeypatch.setattr(codec_module.Device, "open", lambda *_: other)
+    without_fp64 = Codec(CodecConfig(step=0.01))
+    rng = np.random.default_rng(7)
+    for count in 1, 1000, 50_000:
+        points = cloud(rng.normal(0, 20, (count, 3)))
+        stream = codec.encode(points)
+        assert without_fp64.encode(points) == stream
+        assert (without_fp64.decode(stream)[0] == codec.decode(stream)[0]).all()
+
+
+def test_nothing_of_a_cloud_leaks_into_the_next(codec):
+    rng = np.random.default_rng(8)
+    big, small = cloud(rng.normal(0, 50, (30_000, 3))), cloud(rng.normal(0, 1, (100, 3)))
+    alone = codec.encode(small)
+    codec.decode(codec.encode(big))
+    assert codec.encode(small) == alone
+
+
+def test_no_device_memory_is_allocated_for_a_cloud_of_the_same_kind(monkeypatch):
+    codec = Codec(CodecConfig(step=0.01))
+    points = cloud(np.random.default_rng(9).normal(0, 50, (200_000, 3)))
+    codec.decode(codec.encode(points))
+
+    def refuse(*_):
+        raise AssertionError("a buffer was allocated")
+
+    monkeypatch.setattr("pyopencl.Buffer", refuse)
+    codec.decode(codec.encode(points))
+
+
+def test_a_finer_step_takes_more_bytes():
+    points = cloud(np.random.default_rng(10).normal(0, 20, (5000, 3)))
+    sizes = [len(Codec(CodecConfig(step=step)).encode(points)) for step in (0.1, 0.01, 0.001)]
+    assert sizes == sorted(sizes)
+    # Eight times the cells are three bits a point.
+    assert 2.5 < 8 * (sizes[2] - sizes[1]) / 5000 / np.log2(10) < 3.5
+
+
+def test_more_effort_takes_fewer_bytes():
+    points = cloud(np.random.default_rng(11).normal(0, 3, (5000, 3)), [*XYZ, ("t", "<f8")])
+    points["t"] = np.linspace(0, 0.1, 5000)
+    fast, thorough = (Codec(CodecConfig(level=level)) for level in (1, 19))
+    assert len(thorough.encode(points)) < len(fast.encode(points))
+    assert (
+        thorough.decode(fast.encode(points))[0] == fast.decode(thorough.encode(points))[0]
+    ).all()
+
+
+def test_stages_are_those_of_the_last_call(codec):
+    stream = codec.encode(cloud([[1, 2, 3]]))
+    assert "sort" in codec.stages_ms
+    codec.decode(stream)
+    assert "sort" not in codec.stages_ms and codec.stages_ms["octree"] >= 0
+
+
+def test_any_object_of_bytes_is_decoded(codec):
+    stream = codec.encode(cloud([[1, 2, 3]]))
+    for data in bytearray(stream), memoryview(stream), array.array("B", stream):
+        assert codec.decode(data)[0]["y"] == 2
+
+
+def test_an_organised_cloud_comes_back_as_one_row(codec):
+    points = cloud(np.random.default_rng(12).normal(0, 5, (64, 3)))
+    stream = codec.encode(points, height=8)
+    assert codec.decode(stream)[1] == inspect(stream).height == 1
+    assert not inspect(stream).order_kept
+
+
+@pytest.mark.parametrize(
+    ("points", "height", "message"),
+    [
+        (np.zeros((5, 3), np.float32), 1, r"shape \(N,\)"),
+        (np.zeros(5, np.float32), 1, "structured array with fields x y z"),
+        (np.zeros(5, XYZ[:2]), 1, "no field z; the cloud has x y"),
+        (np.zeros(5, [("x", "i4"), *XYZ[1:]]), 1, "x must be float32 or float64, got int32"),
+        (np.zeros(5, [("x", "f4", (2,)), *XYZ[1:]]), 1, "x must be float32 or float64"),
+        (np.zeros(5, [*XYZ, ("stamp", "i8")]), 1, "field 'stamp' of type int64.*convert it"),
+        (np.zeros(5, [*XYZ, ("half", "f2")]), 1, "field 'half' of type float16"),
+        (np.zeros(5, [*XYZ, ("matrix", "f4", (2, 2))]), 1, "not so: matrix"),
+        (np.zeros(5, [*XYZ, ("a" * 256, "f4")]), 1, "longer than 255 bytes"),
+        (np.zeros(5, XYZ), 2, "5 points cannot lie in 2 rows"),
+        (np.zeros(5, XYZ), 0, "5 points cannot lie in 0 rows"),
+        (cloud([[0, 0, 0], [3e4, 0, 0]]), 1, "x spans 30000 m.*use a step of at least"),
+        (cloud([[4e6, 0, 0]]), 1, "x reaches 4e.06 m, where float32 resolves"),
+        (cloud([[3e38, 0, 0]]), 1, "x reaches 3e.38 m"),
+        (cloud([[1e300, 0, 0]], [(axis, "<f8") for axis in "xyz"]), 1, "x reaches 1e.300 m"),
+        (np.zeros(3_000_000, XYZ), 1, r"needs 34 MiB, more than max_decoded_mib \(32\)"),
+    ],
+)
+def test_what_cannot_be_coded_is_refused_with_the_reason(codec, points, height, message):
+    with pytest.raises(CodecError, match=message) as caught:
+        codec.encode(points, height)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cloud_beyond_the_decoders_limit_is_refused():
+    points = np.zeros(100_000, XYZ)
+    stream = Codec(CodecConfig()).encode(points)
+    cautious = Codec(CodecConfig(max_decoded_mib=1))
+    with pytest.raises(CodecError, match="more than max_decoded_mib"):
+        cautious.decode(stream)
+
+
+def test_bigger_than_the_limit_only_in_sections_is_refused():
+    # Many fields over the same bytes.
+    names = [f"field{i}" for i in range(200)]
+    dtype = np.dtype(
+        {
+            "names": [*"xyz", *names],
+            "formats": ["<f4"] * 203,
+            "offsets": [0, 4, 8] + [0] * 200,
+            "itemsize": 12,
+        }
+    )
+    cautious = Codec(CodecConfig(max_decoded_mib=1))
+    with pytest.raises(CodecError, match="more than max_decoded_mib"):
+        cautious.encode(np.zeros(20_000, dtype))

@@ -1,0 +1,52 @@
+"""compression/morton.py against codes made bit by bit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.morton import Morton
+
+
+def code_bit_by_bit(x, y, z):
+    code = 0
+    for bit in range(21):
+        code |= (x >> bit & 1) << 3 * bit
+        code |= (y >> bit & 1) << 3 * bit + 1
+        code |= (z >> bit & 1) << 3 * bit + 2
+    return code
+
+
+@pytest.fixture(params=["fp64", "no fp64"])
+def morton(device, request):
+    return Morton(dataclasses.replace(device, has_fp64=request.param == "fp64"))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_codes_are_those_of_the_cells(morton, dtype):
+    rng = np.random.default_rng(1)
+    cells = rng.integers(0, 2**21, (3, 1000))
+    cells[:, :2] = [[0, 2**21 - 1]] * 3
+    expected = [code_bit_by_bit(*map(int, cell)) for cell in cells.T]
+    grid = Grid(1.0, (-(2**20), -(2**20), -(2**20)), 21)
+    assert morton.encode((cells - 2**20).astype(dtype), grid).tolist() == expected
+    assert (morton.decode(np.array(expected, np.uint64)) == cells).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("step", [0.01, 0.001, 1 / 3])
+def test_the_device_finds_the_cells_that_the_host_finds(device, dtype, step):
+    # Multiples of half a step are where a rounding of another kind would show.
+    rng = np.random.default_rng(2)
+    xyz = (rng.integers(-5000, 5000, (3, 20_000)) * (step / 2)).astype(dtype)
+    grid = Grid.around(xyz, step, [xyz.dtype] * 3)
+    with_fp64 = Morton(device).encode(xyz, grid)
+    without = Morton(dataclasses.replace(device, has_fp64=False)).encode(xyz, grid)
+    assert (with_fp64 == without).all()
+
+
+def test_no_points(morton):
+    grid = Grid(1.0, (0, 0, 0), 0)
+    assert morton.encode(np.empty((3, 0), np.float32), grid).shape == (0,)
+    assert morton.decode(np.empty(0, np.uint64)).shape == (3, 0)
