@@ -48,7 +48,7 @@ def detour(field: DistanceField, goal: np.ndarray, clearance_limit: float) -> Di
     straight = np.hypot(x, y[:, None])
     slowness = np.where(clearance < clearance_limit, BLOCKED, 1.0)
     length = np.full(straight.shape, _UNREACHED)
-    # The scheme needs exact values to start from: around the goal, or on the way to it at the border.
+    # Exact values to start from: around the goal, or at the border on the way to it.
     near = straight < 1.5 * resolution
     if not near.any():
         near[[0, -1], :] = True

@@ -135,9 +135,9 @@ class Mppi:
         self.system = load_system(system)
         parameters = parameters or self.system.parameters()
         if len(config.sigma) != len(self.system.control):
-            names = ", ".join(self.system.control)
             raise ConfigurationError(
-                f"parameter 'sigma' has {len(config.sigma)} values, must have one for each of {names}"
+                f"parameter 'sigma' has {len(config.sigma)} values, must have one for each of "
+                + ", ".join(self.system.control)
             )
         self._p = self.system.pack(parameters)
         self._p64 = self.system.pack(parameters, np.float64)

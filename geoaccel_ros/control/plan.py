@@ -5,7 +5,7 @@ import numpy as np
 
 
 def resample(controls: np.ndarray, dt: float, shift: float) -> np.ndarray:
-    """Return the plan as seen ``shift`` seconds later: what it said for that time, then its end held.
+    """Return the plan as seen ``shift`` seconds later; beyond its end, its end is held.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-"""Rollouts of a system: written once in Python, compiled for the CPU here and for CUDA beside it."""
+"""Rollouts of a system, written once in Python; compiled for the CPU here, for CUDA beside it."""
 
 import functools
+import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
@@ -11,8 +13,8 @@ from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
 from geoaccel_ros.control.systems import System
 
-# Cost of each second that a rollout does not live because it crashed. Only rollouts that all crashed
-# are compared by it: where one is free, those that crashed get no weight.
+# Cost of each second that a rollout does not live because it crashed. It only keeps the costs of
+# crashed rollouts apart from those of free ones, which alone get weight.
 CRASH_COST = 1e3
 
 
@@ -61,8 +63,8 @@ class Problem:
     clearance_limit: np.float32
     dt: np.float32
 
-    def scalars(self) -> tuple:
-        """Return the rollout function's arguments after the arrays, in its order."""
+    def setup(self) -> tuple:
+        """Return all but the arrays, as the rollout function unpacks it."""
         return (
             self.start,
             self.control_before,
@@ -88,7 +90,10 @@ def rollout_function(system: System) -> Callable:
 
 
 class CpuRollouts:
-    """Rollouts on CPU threads.
+    """Rollouts on CPU threads, the caller's among them; results do not depend on their number.
+
+    Threads of its own, which run the compiled kernel without the interpreter's lock: Numba's
+    parallel loops share one pool a process, whose workers may spin while they wait.
 
     Compiled once a process and system. Not cached on disk: Numba's cache looks at the file of the
     kernel alone, and would go on using a robot model that was edited since.
@@ -96,40 +101,33 @@ class CpuRollouts:
 
     def __init__(self, system: System, threads: int):
         self._kernel, self._trace = _compile(system)
-        self._threads = min(threads, numba.config.NUMBA_NUM_THREADS)
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads - 1, "rollouts") if threads > 1 else None
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
         """Write the costs (K,) float32 and whether each rollout crashed (K,) bool."""
-        # Numba keeps the number of threads for each calling thread: set where it is used.
-        before = numba.get_num_threads()
-        numba.set_num_threads(self._threads)
-        try:
-            self._kernel(
-                problem.plan,
-                problem.noise,
-                problem.field.distances,
-                problem.detour.distances,
-                costs,
-                crashed,
-                *problem.scalars(),
-            )
-        finally:
-            numba.set_num_threads(before)
+        arguments = (
+            problem.plan,
+            problem.noise,
+            problem.field.distances,
+            problem.detour.distances,
+            problem.setup(),
+            costs,
+            crashed,
+        )
+        ends = np.linspace(0, len(costs), self._threads + 1).astype(int)
+        others = [
+            self._pool.submit(self._kernel, first, last, *arguments)
+            for first, last in itertools.pairwise(ends[1:])
+        ]
+        self._kernel(0, ends[1], *arguments)
+        for other in others:
+            other.result()
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
         """Return the states (T+1, X) float32 that one sample passes through, crash or not."""
         states = np.empty((len(problem.plan) + 1, len(problem.start)), np.float32)
-        self._trace(
-            sample,
-            problem.plan,
-            problem.noise,
-            states,
-            problem.start,
-            problem.lower,
-            problem.upper,
-            problem.p,
-            problem.dt,
-        )
+        self._trace(sample, problem.plan, problem.noise, problem.setup(), states)
         return states
 
 
@@ -148,11 +146,9 @@ def _device_functions(system: System) -> tuple[Callable, Callable]:
     def value_at(grid, frame, x, outside):
         return grid_value(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
-    def rollout(
-        k, plan, noise, field, detour,
-        start, control_before, goal, lower, upper, p,
-        field_frame, detour_frame, clearance_limit, dt,
-    ):  # fmt: skip
+    def rollout(k, plan, noise, field, detour, setup):
+        start, control_before, goal, lower, upper, p = setup[:6]
+        field_frame, detour_frame, clearance_limit, dt = setup[6:]
         x = start
         u_before = control_before
         cost = np.float32(0.0)
@@ -170,8 +166,9 @@ def _device_functions(system: System) -> tuple[Callable, Callable]:
             u_before = u
         return cost + terminal(x, goal, near, further, p), False
 
-    def trace(k, plan, noise, states, start, lower, upper, p, dt):
-        x = start
+    def trace(k, plan, noise, setup, states):
+        x, _, _, lower, upper, p = setup[:6]
+        dt = setup[9]
         for t in range(states.shape[0]):
             for i in range(states.shape[1]):
                 states[t, i] = x[i]
@@ -214,17 +211,9 @@ def _compile(system: System) -> tuple[Callable, Callable]:
     rollout, trace = _device_functions(system)
 
     # No flag that assumes finite numbers: a rollout that is not finite must be seen.
-    @numba.njit(parallel=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
-    def kernel(
-        plan, noise, field, detour, costs, crashed,
-        start, control_before, goal, lower, upper, p,
-        field_frame, detour_frame, clearance_limit, dt,
-    ):  # fmt: skip
-        for k in numba.prange(noise.shape[2]):
-            costs[k], crashed[k] = rollout(
-                k, plan, noise, field, detour,
-                start, control_before, goal, lower, upper, p,
-                field_frame, detour_frame, clearance_limit, dt,
-            )  # fmt: skip
+    @numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+    def kernel(first, last, plan, noise, field, detour, setup, costs, crashed):
+        for k in range(first, last):
+            costs[k], crashed[k] = rollout(k, plan, noise, field, detour, setup)
 
     return kernel, numba.njit(nogil=True)(trace)

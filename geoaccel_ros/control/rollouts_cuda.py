@@ -42,9 +42,14 @@ class CudaRollouts:
         self._noise.copy_to_device(problem.noise)
         blocks = -(-len(costs) // THREADS_PER_BLOCK)
         self._kernel[blocks, THREADS_PER_BLOCK](
-            self._plan, self._noise, self._field.of(problem.field), self._detour.of(problem.detour), self._costs, self._crashed,
-            *problem.scalars(),
-        )  # fmt: skip
+            self._plan,
+            self._noise,
+            self._field.of(problem.field),
+            self._detour.of(problem.detour),
+            problem.setup(),
+            self._costs,
+            self._crashed,
+        )
         self._costs.copy_to_host(costs)
         self._crashed.copy_to_host(crashed)
 
@@ -97,18 +102,10 @@ def kernel_function(system: System) -> Callable:
     """Return the kernel as a Python function, to compile for the present or any other device."""
     rollout = rollout_function(system)
 
-    def kernel(
-        plan, noise, field, detour, costs, crashed,
-        start, control_before, goal, lower, upper, p,
-        field_frame, detour_frame, clearance_limit, dt,
-    ):  # fmt: skip
+    def kernel(plan, noise, field, detour, setup, costs, crashed):
         k = cuda.grid(1)
         if k < costs.shape[0]:
-            costs[k], crashed[k] = rollout(
-                k, plan, noise, field, detour,
-                start, control_before, goal, lower, upper, p,
-                field_frame, detour_frame, clearance_limit, dt,
-            )  # fmt: skip
+            costs[k], crashed[k] = rollout(k, plan, noise, field, detour, setup)
 
     return kernel
 
@@ -124,10 +121,10 @@ def compile_to_ptx(system: System, compute_capability: tuple[int, int]) -> str:
     frame = types.UniTuple(float32, 3)
     names = [field.name for field in dataclasses.fields(system.parameters)]
     parameters = types.NamedUniTuple(float32, len(names), type(system.pack(system.parameters())))
-    signature = (
-        float32[:, ::1], float32[:, :, ::1], float32[:, ::1], float32[:, ::1], float32[::1], types.boolean[::1],
-        state, control, goal, control, control, parameters,
-        frame, frame, float32, float32,
-    )  # fmt: skip
+    setup = types.Tuple(
+        (state, control, goal, control, control, parameters, frame, frame, float32, float32)
+    )
+    plan, noise, grid = float32[:, ::1], float32[:, :, ::1], float32[:, ::1]
+    signature = (plan, noise, grid, grid, setup, float32[::1], types.boolean[::1])
     ptx, _ = cuda.compile_ptx(kernel_function(system), signature, cc=compute_capability)
     return ptx

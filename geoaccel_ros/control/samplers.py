@@ -9,9 +9,10 @@ import numpy as np
 class KnotSampler:
     """Gaussian noise, drawn at a few knots of the horizon and interpolated between them.
 
-    White noise a step apart cancels over the horizon: its rollouts all end near the plan's, and its
-    average jitters. Noise that lasts explores further with as many samples (Vlahov et al. 2024, "Low
-    frequency sampling in MPPI"; Howell et al. 2022, "Predictive sampling", use splines likewise).
+    White noise cancels over the horizon: its rollouts all end near the plan's, and their average
+    jitters. Noise that lasts explores further with as many samples (Vlahov et al. 2024, "Low
+    frequency sampling in model predictive path integral control"; Howell et al. 2022, "Predictive
+    sampling", perturb splines likewise).
 
     Parameters
     ----------
