@@ -267,7 +267,9 @@ class Codec:
         """Return grid, mask of the finite points (None: all) and those points' Morton codes."""
         types = [points.dtype[axis] for axis in "xyz"]
         wide = np.float64 if any(t.itemsize == 8 for t in types) else np.float32
-        xyz = np.stack([points[axis] for axis in "xyz"], dtype=wide)
+        xyz = np.empty((3, len(points)), wide)
+        for row, axis in zip(xyz, "xyz", strict=True):
+            row[:] = points[axis]
         finite = None
         # The extremes are NaN or infinite if any coordinate is: a mask is seldom needed.
         if not all(np.isfinite([row.min(initial=0), row.max(initial=0)]).all() for row in xyz):

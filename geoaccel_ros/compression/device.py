@@ -1,6 +1,7 @@
 """The OpenCL device: chosen by name, programs from package resources, buffers reused."""
 
 import os
+import warnings
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -12,6 +13,8 @@ from geoaccel_ros.compression.errors import CodecError
 _SOURCES = "geoaccel_ros.compression.opencl"
 # Enough to fill any device; what a kernel or device allows may be less.
 _PREFERRED_GROUP_SIZE = 256
+# PoCL's name for it until version 3, and since.
+_POCL_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @dataclass
@@ -53,7 +56,8 @@ class Device:
             If there is no OpenCL device, or none of that name; the message lists those present.
         """
         if threads > 0:
-            os.environ["POCL_MAX_PTHREAD_COUNT"] = str(threads)
+            for variable in _POCL_THREADS:
+                os.environ[variable] = str(threads)
         devices = _devices_present()
         if wanted == "auto":
             # False sorts before True, and the sort is stable: GPUs first.
@@ -77,7 +81,10 @@ class Device:
     def program(self, file_name: str, options: tuple[str, ...] = ()) -> cl.Program:
         """Build the package's OpenCL C source of this name."""
         source = resources.files(_SOURCES).joinpath(file_name).read_text(encoding="utf-8")
-        return cl.Program(self.context, source).build(options=list(options))
+        with warnings.catch_warnings():
+            # NVIDIA's compiler remarks on kernels that are as they should be.
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Program(self.context, source).build(options=list(options))
 
     def group_size(self, kernel: cl.Kernel) -> int:
         """Return a work-group size that this kernel can have on this device."""
@@ -91,11 +98,21 @@ class Device:
 
         It is kept between calls and grows to at least twice its size, so that the clouds of a
         sensor soon need no allocation.
+
+        Raises
+        ------
+        CodecError
+            If the device has no buffer of that size.
         """
         present = self._buffers.get(name)
         if present is None or present.size < size:
             grown = max(size, 2 * present.size if present else 1)
-            self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
+            try:
+                self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
+            except cl.Error:
+                raise CodecError(
+                    f"{self.name} has no {grown / 2**20:.0f} MiB for the cloud: split it"
+                ) from None
         return self._buffers[name]
 
     def upload(self, name: str, array: np.ndarray) -> cl.Buffer:

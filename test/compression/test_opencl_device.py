@@ -63,3 +63,8 @@ def test_a_buffer_is_kept_until_it_is_too_small():
     grown = device.buffer("a", 1001)
     assert grown.size == 2000
     assert device.buffer("a", 2000) is grown
+
+
+def test_a_buffer_beyond_the_device_is_refused(device):
+    with pytest.raises(CodecError, match="MiB for the cloud"):
+        device.buffer("beyond", 2**60)
