@@ -65,7 +65,7 @@ class Parameter:
         return tuple(self._check_item(item) for item in value)
 
     def range_text(self) -> str:
-        """Return the accepted range as a person reads it, or an empty string where all is accepted."""
+        """Return the accepted range for people to read; empty where all is accepted."""
         if self.choices:
             return " | ".join(self.choices)
         if self.minimum is None and self.maximum is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.client import Client
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
@@ -113,6 +114,7 @@ class Probe:
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._spin)
+        self._clients: dict[str, Client] = {}
         self.received: dict[str, list] = defaultdict(list)
         self.listen(DiagnosticArray, "/diagnostics", qos.RELIABLE)
 
@@ -146,8 +148,13 @@ class Probe:
 
     def call(self, service_type: type, name: str, request=None, timeout: float = 20.0):
         """Return a service's answer."""
-        client = self.node.create_client(service_type, name)
-        assert client.wait_for_service(timeout), f"no service {name}"
+        if name not in self._clients:
+            client = self.node.create_client(service_type, name)
+            assert client.wait_for_service(timeout), f"no service {name}"
+            # The service is known here a moment before it knows where to send its answer.
+            time.sleep(0.5)
+            self._clients[name] = client
+        client = self._clients[name]
         future = client.call_async(request or service_type.Request())
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())

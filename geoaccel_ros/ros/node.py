@@ -54,7 +54,7 @@ class ManagedNode(LifecycleNode):
         self.config: NodeConfig | None = None
         self.counters = Counters()
         self.latencies: dict[str, Latency] = {}
-        self._endpoints = []
+        self._removals: list[Callable[[], object]] = []
         self._is_active = False
         parameters.declare(self, self.CONFIG)
         self.add_on_set_parameters_callback(self._on_set_parameters)
@@ -101,7 +101,7 @@ class ManagedNode(LifecycleNode):
             event_callbacks=events,
             qos_overriding_options=qos.overridable(),
         )
-        self._endpoints.append(publisher)
+        self._removals.append(lambda: self.destroy_lifecycle_publisher(publisher))
         return publisher
 
     def subscribe(
@@ -141,13 +141,13 @@ class ManagedNode(LifecycleNode):
             event_callbacks=events,
             qos_overriding_options=qos.overridable(),
         )
-        self._endpoints.append(subscription)
+        self._removals.append(lambda: self.destroy_subscription(subscription))
         return subscription
 
     def offer(self, service_type: type, name: str, callback: Callable):
         """Offer a service from configure to cleanup."""
         service = self.create_service(service_type, name, callback)
-        self._endpoints.append(service)
+        self._removals.append(lambda: self.destroy_service(service))
         return service
 
     # The lifecycle, as rclpy calls it.
@@ -213,15 +213,23 @@ class ManagedNode(LifecycleNode):
         try:
             self.cleanup()
         finally:
-            for endpoint in self._endpoints:
-                endpoint.destroy()
-            self._endpoints.clear()
-            self._managed_entities.clear()
+            # By the node, which would otherwise offer them to the executor for ever.
+            for remove in self._removals:
+                remove()
+            self._removals.clear()
 
     # Parameters, events and diagnostics.
 
     def _on_set_parameters(self, changes):
-        return parameters.check(self.CONFIG, changes)
+        checked = parameters.check(self.CONFIG, changes)
+        own = {parameter.name for parameter in self.CONFIG.parameters()}
+        if checked.successful and self._is_active and any(c.name in own for c in changes):
+            checked.successful = False
+            checked.reason = (
+                "parameters cannot change while the node is active: deactivate and clean it up, "
+                "set them, and configure it again"
+            )
+        return checked
 
     def _on_incompatible_qos(self, topic: str, event) -> None:
         # An own callback replaces rclpy's warning, so the warning is given here.

@@ -1,12 +1,12 @@
 """Writes what goes over the wire into an MCAP bag, and keeps the latest diagnostics."""
 
 import queue
+import re
 import threading
 import time
 from pathlib import Path
 
 import rclpy
-from ament_index_python.packages import get_package_share_directory
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
@@ -44,10 +44,8 @@ TOPICS = {
 def typestore():
     """Return rosbags' types, with those of the package's own topics."""
     store = get_typestore(Stores.ROS2_JAZZY)
-    name = "point_cloud_interfaces/msg/CompressedPointCloud2"
-    share = Path(get_package_share_directory("point_cloud_interfaces"))
-    definition = (share / "msg" / "CompressedPointCloud2.msg").read_text()
-    store.register(get_types_from_msg(definition, name))
+    definition = _definition(CompressedPointCloud2)
+    store.register(get_types_from_msg(definition, _ros_name(CompressedPointCloud2)))
     return store
 
 
@@ -148,6 +146,18 @@ class Recorder:
                     writer.write(connections[topic], arrival_ns, data)
         except Exception as error:
             self._writer_error = error
+
+
+def _definition(message_type: type) -> str:
+    """Return a message's definition as a .msg file writes it, from what its class says of itself.
+
+    The file itself is not to be found where ROS comes from wheels.
+    """
+    lines = []
+    for name, field_type in message_type.get_fields_and_field_types().items():
+        field_type = re.sub(r"sequence<(.+)>", r"\1[]", field_type)
+        lines.append(f"{field_type.replace('boolean', 'bool')} {name}")
+    return "\n".join(lines)
 
 
 def _ros_name(message_type: type) -> str:

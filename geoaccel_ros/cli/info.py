@@ -1,0 +1,85 @@
+"""``geoaccel info``: versions and devices."""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+
+from geoaccel_ros import __version__
+from geoaccel_ros.backend import cuda_problem
+from geoaccel_ros.cli.output import write_json
+
+_PACKAGES = (
+    "numpy", "scipy", "numba", "numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "pyopencl",
+    "mujoco-core", "mujoco", "rosbags", "zstandard", "rclpy",
+)  # fmt: skip
+
+
+def add_parsers(subparsers) -> None:
+    """Add ``info``."""
+    parser = subparsers.add_parser("info", help="versions and devices, for a bug report")
+    parser.add_argument("--json", metavar="FILE", help="write JSON here; - for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what this machine offers."""
+    facts = {
+        "geoaccel_ros": __version__,
+        "python": sys.version.split()[0],
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "ros_distribution": os.environ.get("ROS_DISTRO"),
+        "fast_dds_profile": os.environ.get("FASTDDS_DEFAULT_PROFILES_FILE"),
+        "packages": _versions(),
+        "cuda": _cuda(),
+        "opencl": _opencl(),
+    }
+    if args.json is not None:
+        write_json(facts, args.json)
+    if args.json != "-":
+        for name, value in facts.items():
+            print(f"{name:18} {_text(value)}")
+    return 0
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _cuda() -> str:
+    problem = cuda_problem()
+    if problem:
+        return f"not usable: {problem}"
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    capability = f"{properties['major']}.{properties['minor']}"
+    return f"{properties['name'].decode()} (compute capability {capability})"
+
+
+def _opencl() -> list[str] | str:
+    import pyopencl
+
+    try:
+        platforms = pyopencl.get_platforms()
+    except pyopencl.LogicError as error:
+        return f"no platform: {error}; pip install pocl-binary-distribution, or a vendor's driver"
+    return [
+        f"{p.name.strip()}: {device.name.strip()}" for p in platforms for device in p.get_devices()
+    ]
+
+
+def _text(value) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    if isinstance(value, list):
+        return "; ".join(value)
+    return "-" if value is None else str(value)

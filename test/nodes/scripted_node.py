@@ -1,0 +1,55 @@
+"""A node that fails, or takes its time, where its parameters say."""
+
+import sys
+import time
+from dataclasses import dataclass
+
+from std_msgs.msg import String
+
+from geoaccel_ros.config import parameter
+from geoaccel_ros.ros import qos
+from geoaccel_ros.ros.node import ManagedNode, NodeConfig
+from geoaccel_ros.ros.run import run
+
+
+@dataclass(frozen=True)
+class ScriptedConfig(NodeConfig):
+    voxel: float = parameter(0.5, "A number.", unit="m", minimum=0.1, maximum=2.0)
+    fail_in: str = parameter("", "Transition in which to raise.")
+    configure_for: float = parameter(0.0, "How long configure works.", unit="s")
+
+
+class Scripted(ManagedNode):
+    NAME = "scripted"
+    CONFIG = ScriptedConfig
+
+    def configure(self):
+        print(f"configure voxel {self.config.voxel!r}", flush=True)
+        end = time.monotonic() + self.config.configure_for
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        self._fail_in("configure")
+        self._publisher = self.advertise(String, "said", qos.RELIABLE)
+        self.subscribe(String, "heard", self._on_heard, qos.RELIABLE)
+
+    def activate(self):
+        self._fail_in("activate")
+
+    def deactivate(self):
+        self._publisher.publish(String(data="safe"))
+
+    def cleanup(self):
+        print("cleanup", flush=True)
+
+    def _on_heard(self, message):
+        if message.data == "raise":
+            raise RuntimeError("callback failed")
+        self._publisher.publish(String(data=f"heard {message.data} at {self.config.voxel}"))
+
+    def _fail_in(self, transition):
+        if self.config.fail_in == transition:
+            raise RuntimeError(f"{transition} failed")
+
+
+if __name__ == "__main__":
+    sys.exit(run(Scripted))
