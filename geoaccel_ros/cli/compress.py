@@ -54,7 +54,7 @@ def _add_codec_options(parser: argparse.ArgumentParser, names: tuple[str, ...]) 
             type=declared.kind,
             default=declared.default,
             metavar=declared.kind.__name__.upper(),
-            help=f"{declared.description}{unit} (default: {declared.default})",
+            help=f"{declared.description.rstrip('.')}{unit} (default: {declared.default})",
         )
 
 
