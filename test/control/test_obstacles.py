@@ -1,0 +1,92 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoaccel_ros.control.distance_field import FAR, DistanceField, distances_to, empty_field
+from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
+
+CONFIG = ObstacleConfig(obstacle_resolution=0.1, obstacle_window=4.0, obstacle_memory=2.0)
+
+
+@given(seed=st.integers(0, 1000), count=st.integers(1, 30))
+def test_distances_equal_brute_force(seed, count):
+    rng = np.random.default_rng(seed)
+    occupied = np.zeros((17, 23), bool)
+    occupied[rng.integers(0, 17, count), rng.integers(0, 23, count)] = True
+    cells = np.argwhere(occupied)
+    every = np.stack(np.indices(occupied.shape), -1)
+    gaps = np.linalg.norm(every[:, :, None] - cells, axis=-1)
+    expected = 0.25 * gaps.min(axis=2)
+    np.testing.assert_allclose(distances_to(occupied, 0.25), expected, rtol=1e-6)
+
+
+def test_no_obstacle_is_far():
+    assert (distances_to(np.zeros((4, 5), bool), 0.1) == FAR).all()
+    assert empty_field().at(np.array([[3.0, -2.0]]))[0] == FAR
+
+
+def test_lookup_interpolates_between_cells_and_is_far_outside():
+    values = np.array([[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]], np.float32)
+    field = DistanceField(values, np.array([5.0, -3.0]), 0.5, 0.0)
+    points = np.array([[5.0, -3.0], [5.25, -3.0], [5.75, -2.75], [4.9, -3.0], [5.0, -2.4]])
+    np.testing.assert_allclose(field.at(points), [0.0, 0.5, 6.5, FAR, FAR], atol=1e-6)
+
+
+@pytest.mark.parametrize("center", [(0.0, 0.0), (-7.33, 12.87), (1e5 + 0.05, -1e5)])
+def test_field_measures_to_the_points_wherever_the_window_is(center):
+    center = np.array(center)
+    points = center + np.array([[0.7, 0.31], [-1.2, -0.9], [-0.4, 1.5]])
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.add(points, 1.0)
+    field = obstacles.distance_field(center, 1.0)
+    asked = center + np.random.default_rng(2).uniform(-1.8, 1.8, (200, 2))
+    expected = np.linalg.norm(asked[:, None] - points, axis=2).min(axis=1)
+    # A point lies up to 0.071 m from the centre of its cell; interpolation of a cone adds a little.
+    np.testing.assert_allclose(field.at(asked), expected, atol=0.071 + 0.03)
+
+
+def test_an_obstacle_keeps_its_cell_when_the_robot_moves():
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.add(np.array([[0.52, 0.13]]), 0.0)
+    first = obstacles.distance_field(np.array([0.0, 0.0]), 0.0)
+    second = obstacles.distance_field(np.array([0.333, -0.21]), 0.0)
+    at = np.array([[0.8, 0.4]])
+    assert first.at(at)[0] == pytest.approx(second.at(at)[0], abs=1e-6)
+
+
+def test_obstacles_are_forgotten_after_the_memory_and_seen_again():
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.add(np.array([[1.0, 0.0]]), 0.0)
+    obstacles.add(np.array([[-1.0, 0.0]]), 1.5)
+    near_first = np.array([[1.0, 0.0]])
+    assert obstacles.distance_field(np.zeros(2), 2.0).at(near_first)[0] < 0.1
+    assert obstacles.distance_field(np.zeros(2), 2.1).at(near_first)[0] > 1.8
+    obstacles.add(near_first, 2.2)
+    assert obstacles.distance_field(np.zeros(2), 2.2).at(near_first)[0] < 0.1
+
+
+def test_time_that_goes_back_forgets_the_future():
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.add(np.array([[1.0, 0.0]]), 100.0)
+    obstacles.add(np.array([[-1.0, 0.0]]), 1.0)
+    field = obstacles.distance_field(np.zeros(2), 1.0)
+    assert field.at(np.array([[1.0, 0.0]]))[0] > 1.8
+
+
+def test_outside_the_window_and_broken_points_do_not_count():
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.add(np.array([[2.5, 0.0], [np.nan, 0.0], [0.0, math.inf]]), 0.0)
+    assert (obstacles.distance_field(np.zeros(2), 0.0).distances == FAR).all()
+    obstacles.add(np.zeros((0, 2)), 0.1)
+    assert (obstacles.distance_field(np.zeros(2), 0.1).distances == FAR).all()
+
+
+def test_field_has_the_dtype_that_the_rollouts_are_compiled_for():
+    obstacles = ObstacleMap(CONFIG)
+    for points in (np.zeros((0, 2)), np.ones((1, 2))):
+        obstacles.add(points, 0.0)
+        distances = obstacles.distance_field(np.zeros(2), 0.0).distances
+        assert distances.dtype == np.float32 and distances.flags.c_contiguous
