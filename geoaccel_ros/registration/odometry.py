@@ -1,20 +1,21 @@
 """LiDAR odometry: each scan is registered to a local map of the scans before it.
 
 One step: voxel filter, prediction at constant velocity over real time, Gauss-Newton on the
-distances to the map's planes while the points' own times deskew the scan (a pose that moves during
-the sweep, cf. Dellenbach et al., CT-ICP, ICRA 2022), judgement, update of the map. After KISS-ICP
-(Vizzo et al., RA-L 2023) in its shape.
+distances to the map's planes together with the prediction while each point moves with the twist
+for its own time (deskew), judgement, update of the map. Cf. KISS-ICP (Vizzo et al., RA-L 2023) for
+the shape, and for the filter FAST-LIO (Xu and Zhang, RA-L 2021), without its IMU.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from geoaccel_ros.config import Configuration, parameter
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.local_map import LocalMap
+from geoaccel_ros.registration.motion import Motion
 from geoaccel_ros.registration.nearest import make_search
-from geoaccel_ros.registration.preprocess import move_along, voxel_filter
+from geoaccel_ros.registration.preprocess import deskew, move_along, voxel_filter
 from geoaccel_ros.registration.scan_matching import NormalEquations, linearise
 
 # A scan is thinned to this part of the map's voxel for the map …
@@ -25,28 +26,24 @@ _MATCHED_POINTS_VOXEL = 1.5
 _FEWEST_POINTS = 30
 # A clock that steps back by more than this was set, or the bag began anew; less is a late scan.
 _RESTART_AFTER = 1.0
-# Velocities older than this say nothing about the present one: the prediction stands still then.
-_LONGEST_PREDICTION = 1.0
-# Standard deviations of the unknown acceleration, m/s^2 and rad/s^2: what pulls the pose towards
-# the prediction. Weaker by orders of magnitude than a scan that sees planes in all directions;
-# along a direction that no plane fixes (a corridor's) it is all there is.
-_ACCELERATION = 5.0
-_ANGULAR_ACCELERATION = 20.0
 # Residuals below the sensor's noise are not to be told apart, metres.
 _LEAST_DEVIATION = 0.02
 # A point nearer to its plane than this part of a voxel lies on it: 96 % and more of the points of a
 # registered scan do (HDL-64 outdoors, hand-held lidar indoors), below 42 % of a misplaced one.
 _ON_PLANE = 0.2
+# Matches serve until the pose has moved a point at the root mean square range by this part of a
+# voxel since they were made: fewer still changes of partner would not move the solution.
+_REMATCH = 0.05
 # Steps below this end the iteration: metres and radians.
 _STEP = 1e-4
 # The map takes a scan only after this much motion since the last one it took, so that standing
 # still neither grows it nor lets its means wander: metres and radians.
 _MAP_TRANSLATION = 0.05
 _MAP_ROTATION = 0.02
-# Lower bounds of the standard deviations: residuals of neighbouring points are correlated, which
-# the Hessian does not know. Metres and radians.
-_TRANSLATION_FLOOR = 0.01
-_ROTATION_FLOOR = 0.002
+# Standard deviations that are added to those of the estimate: residuals of neighbouring points are
+# correlated, which the Hessian does not know. Metres and radians; for the twist each second.
+_POSE_FLOORS = np.array([0.01] * 3 + [0.002] * 3)
+_TWIST_FLOORS = np.array([0.05] * 3 + [0.02] * 3)
 # Variances of what is not known: (100 m)^2, and pi^2 for an angle.
 _UNKNOWN = np.diag([1e4] * 3 + [np.pi**2] * 3)
 
@@ -194,121 +191,89 @@ class Odometry:
         offsets = np.zeros(len(scan))
         if times is not None and self.config.deskew and len(scan):
             offsets = np.asarray(times[keep], np.float64)
-            # The end of the sweep is zero from here on.
-            end = float(np.max(offsets))
-            stamp += end
-            offsets = offsets - end
+        # The points fix the pose at the middle of the sweep, the twist takes it from there to the
+        # end.
+        middle = stamp + float(np.mean(offsets)) if len(scan) else stamp
+        end = stamp + float(np.max(offsets)) if len(scan) else stamp
+        ages = offsets - (middle - stamp)
 
         restarted = ""
-        if self._stamp is not None and stamp <= self._stamp:
-            if self._stamp - stamp <= _RESTART_AFTER:
-                return self._unmeasured("skipped", f"{self._stamp - stamp:.3f} s late", stamp)
-            restarted = f"time jumped back by {self._stamp - stamp:.3f} s: restarted"
+        if self._motion is not None and middle <= self._motion.stamp:
+            late = self._motion.stamp - middle
+            if late <= _RESTART_AFTER:
+                return self._predicted("skipped", f"{late:.3f} s late", end)
+            restarted = f"time jumped back by {late:.3f} s: restarted"
             self._restart()
         if len(scan) < _FEWEST_POINTS:
             reason = (
                 f"{len(scan)} usable points of {len(xyz)} (finite, {self.config.min_range:g} to "
                 f"{self.config.max_range:g} m), needs {_FEWEST_POINTS}"
             )
-            return self._unmeasured("skipped", reason, stamp)
+            return self._predicted("skipped", reason, end)
         if self._map is None:
-            return self._seed(scan, stamp, restarted or "first scan")
-        return self._track(scan, offsets, stamp)
+            return self._seed(scan, middle, end, restarted or "first scan")
+        return self._track(scan, ages, middle, end)
 
     def _restart(self) -> None:
         self._map: LocalMap | None = None
-        self._T_odom_base = self._T_initial
-        self._twist = np.zeros(6)
-        self._stamp: float | None = None
+        self._motion: Motion | None = None
         self._T_last_mapped = self._T_initial
 
-    def _seed(self, scan: np.ndarray, stamp: float, reason: str) -> OdometryResult:
+    def _seed(self, scan: np.ndarray, middle: float, end: float, reason: str) -> OdometryResult:
         self._map = LocalMap(
             self.config.voxel,
             self.config.max_range,
             self.config.max_voxels,
-            origin=self._T_odom_base[:3, 3],
+            origin=self._T_initial[:3, 3],
         )
-        self._stamp = stamp
-        self._add_to_map(_transform(self._T_odom_base, scan))
-        return OdometryResult(
-            "seeded",
-            reason,
-            stamp,
-            self._T_odom_base.copy(),
-            self._twist.copy(),
-            _with_floors(np.zeros((6, 6)), 1.0),
-            _UNKNOWN.copy(),
-            points=scan,
-        )
+        self._motion = Motion.unknown(middle, self._T_initial)
+        self._add_to_map(scan, np.zeros(len(scan)))
+        return self._result("seeded", reason, end, points=scan)
 
-    def _track(self, scan: np.ndarray, offsets: np.ndarray, stamp: float) -> OdometryResult:
-        elapsed = stamp - self._stamp
-        # A point's time as a fraction of the motion from the last pose (0) to this one (1).
-        fractions = 1.0 + offsets / elapsed
+    def _track(
+        self, scan: np.ndarray, ages: np.ndarray, middle: float, end: float
+    ) -> OdometryResult:
         thinned = voxel_filter(scan, _MATCHED_POINTS_VOXEL * self.config.voxel)
-        pose, points, equations, information, problem = self._align(
-            np.ascontiguousarray(scan[thinned]), np.ascontiguousarray(fractions[thinned]), elapsed
-        )
+        points, ages_thinned = scan[thinned], ages[thinned]
+        motion, equations, problem = self._align(points, ages_thinned, self._motion.at(middle))
         if problem:
-            return self._unmeasured("failed", problem, stamp, points, equations)
-
-        motion = se3.log(se3.inverse(self._T_odom_base) @ pose)
-        twist = motion / elapsed
-        covariance = np.linalg.inv(information)
-        pose_covariance = _with_floors(covariance, 1.0)
-        rotation = np.kron(np.eye(2), pose[:3, :3])
-        twist_covariance = _with_floors(rotation.T @ covariance @ rotation, 1.0) * (
-            2.0 / elapsed**2
-        )
-        step = se3.log(se3.inverse(self._T_last_mapped) @ pose)
+            return self._predicted("failed", problem, end, points, equations)
+        self._motion = motion
+        step = se3.log(se3.inverse(self._T_last_mapped) @ motion.T_odom_base)
         if np.linalg.norm(step[:3]) > _MAP_TRANSLATION or np.linalg.norm(step[3:]) > _MAP_ROTATION:
-            moved = np.empty_like(scan)
-            move_along(scan, fractions, motion, self._T_odom_base, moved)
-            self._T_odom_base = pose
-            self._add_to_map(moved)
-        self._T_odom_base, self._twist, self._stamp = pose, twist, stamp
-        return OdometryResult(
-            "registered",
-            "",
-            stamp,
-            pose.copy(),
-            twist,
-            pose_covariance,
-            twist_covariance,
-            points,
-            equations.inliers,
-            equations.rmse,
-        )
+            self._add_to_map(scan, ages)
+        points = deskew(points, ages_thinned, motion.twist, end - middle)
+        return self._result("registered", "", end, points, equations)
 
     def _align(
-        self, points: np.ndarray, fractions: np.ndarray, elapsed: float
-    ) -> tuple[np.ndarray, np.ndarray, NormalEquations, np.ndarray, str]:
-        """Find the pose at the sweep's end.
+        self, points: np.ndarray, ages: np.ndarray, predicted: Motion
+    ) -> tuple[Motion, NormalEquations, str]:
+        """Find the motion at the middle of the sweep that fits map and prediction best.
+
+        Iterated Kalman update, equal to Gauss-Newton on both terms (Bell and Cathey, 1993).
 
         Returns
         -------
-        The pose, the points in it (deskewed), the last linearisation, the information (inverse
-        covariance), and what went wrong, empty if nothing did.
+        The motion, the last linearisation, and what went wrong, empty if nothing did.
         """
-        predicted = self._predict(elapsed)
-        prior = self._prior_information(elapsed)
         local = self._map
-        # In coordinates of the map, which are small.
-        T_map_odom = np.eye(4)
-        T_map_odom[:3, 3] = -local.origin
-        T_map_last = T_map_odom @ self._T_odom_base
-        predicted = T_map_odom @ predicted
-        pose = predicted
+        prior = np.linalg.inv(predicted.covariance)
+        # Range at which a rotation is weighed against a translation.
+        reach = float(np.sqrt(np.mean(np.sum(points**2, axis=1))))
         moved = np.empty_like(points)
+        motion, shift = predicted, np.inf
         for _ in range(self.config.max_iterations):
-            motion = se3.log(se3.inverse(T_map_last) @ pose)
-            move_along(points, fractions, motion, T_map_last, moved)
-            matches, _ = self._search.nearest(moved, self.config.max_dist)
+            # In coordinates of the map, which are small.
+            T_map_base = motion.T_odom_base.copy()
+            T_map_base[:3, 3] -= local.origin
+            move_along(points, ages, motion.twist, T_map_base, moved)
+            if shift > _REMATCH * self.config.voxel:
+                matches, _ = self._search.nearest(moved, self.config.max_dist)
+                shift = 0.0
             equations = linearise(
                 moved,
-                fractions,
-                pose[:3, 3],
+                ages,
+                T_map_base[:3, 3],
                 matches,
                 local.means,
                 local.normals,
@@ -317,22 +282,15 @@ class Odometry:
                 _LEAST_DEVIATION,
             )
             information = equations.hessian / equations.deviation**2 + prior
-            difference = np.concatenate(
-                [
-                    pose[:3, 3] - predicted[:3, 3],
-                    se3.log_rotation(pose[:3, :3] @ predicted[:3, :3].T),
-                ]
-            )
-            gradient = equations.gradient / equations.deviation**2 + prior @ difference
+            gradient = equations.gradient / equations.deviation**2
+            gradient += prior @ motion.minus(predicted)
             step = -np.linalg.solve(information, gradient)
-            pose = se3.perturbed(pose, step)
-            if np.max(np.abs(step)) < _STEP:
+            motion = motion.corrected(step)
+            shift += float(np.linalg.norm(step[:3]) + reach * np.linalg.norm(step[3:6]))
+            if np.max(np.abs(step[:6])) < _STEP:
                 break
-        problem = self._judge(equations, step)
-        T_odom_map = np.eye(4)
-        T_odom_map[:3, 3] = local.origin
-        deskewed = (moved - pose[:3, 3]) @ pose[:3, :3]
-        return T_odom_map @ pose, deskewed, equations, information, problem
+        motion = replace(motion, covariance=np.linalg.inv(information))
+        return motion, equations, self._judge(equations, step[:6])
 
     def _judge(self, equations: NormalEquations, step: np.ndarray) -> str:
         """Return why the result cannot be trusted, or an empty string."""
@@ -344,21 +302,38 @@ class Odometry:
             return f"not converged after {self.config.max_iterations} iterations"
         return ""
 
-    def _predict(self, elapsed: float) -> np.ndarray:
-        """Return the pose at constant velocity after ``elapsed`` seconds."""
-        return self._T_odom_base @ se3.exp(self._twist * min(elapsed, _LONGEST_PREDICTION))
-
-    def _prior_information(self, elapsed: float) -> np.ndarray:
-        translation = 0.5 * _ACCELERATION * elapsed**2
-        rotation = 0.5 * _ANGULAR_ACCELERATION * elapsed**2
-        return np.diag([translation**-2] * 3 + [rotation**-2] * 3)
-
-    def _add_to_map(self, points: np.ndarray) -> None:
-        self._map.add(points, self._T_odom_base[:3, 3])
+    def _add_to_map(self, scan: np.ndarray, ages: np.ndarray) -> None:
+        moved = np.empty_like(scan)
+        move_along(scan, ages, self._motion.twist, self._motion.T_odom_base, moved)
+        self._map.add(moved, self._motion.T_odom_base[:3, 3])
         self._search.set_target(self._map.means)
-        self._T_last_mapped = self._T_odom_base
+        self._T_last_mapped = self._motion.T_odom_base
 
-    def _unmeasured(
+    def _result(
+        self,
+        status: str,
+        reason: str,
+        stamp: float,
+        points: np.ndarray,
+        equations: NormalEquations | None = None,
+    ) -> OdometryResult:
+        """Return the present motion, taken to the end of the sweep."""
+        motion = self._motion.at(stamp)
+        rotation = np.kron(np.eye(2), motion.T_odom_base[:3, :3])
+        return OdometryResult(
+            status,
+            reason,
+            stamp,
+            motion.T_odom_base.copy(),
+            motion.twist.copy(),
+            motion.covariance[:6, :6] + np.diag(_POSE_FLOORS**2),
+            rotation.T @ motion.covariance[6:, 6:] @ rotation + np.diag(_TWIST_FLOORS**2),
+            points,
+            equations.inliers if equations else 0,
+            equations.rmse if equations else float("nan"),
+        )
+
+    def _predicted(
         self,
         status: str,
         reason: str,
@@ -366,26 +341,18 @@ class Odometry:
         points: np.ndarray | None = None,
         equations: NormalEquations | None = None,
     ) -> OdometryResult:
-        elapsed = max(stamp - self._stamp, 0.0) if self._stamp is not None else 0.0
+        """Return the prediction as a result; the motion stays the last measured one."""
+        motion = self._motion or Motion.unknown(stamp, self._T_initial)
+        motion = motion.at(max(stamp, motion.stamp))
         return OdometryResult(
             status,
             reason,
             stamp,
-            self._predict(elapsed),
-            self._twist.copy(),
+            motion.T_odom_base.copy(),
+            motion.twist.copy(),
             _UNKNOWN.copy(),
             _UNKNOWN.copy(),
             np.empty((0, 3)) if points is None else points,
             equations.inliers if equations else 0,
             equations.rmse if equations else float("nan"),
         )
-
-
-def _transform(transform: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return points @ transform[:3, :3].T + transform[:3, 3]
-
-
-def _with_floors(covariance: np.ndarray, scale: float) -> np.ndarray:
-    """Return the covariance plus that of the model's own error."""
-    floors = np.array([_TRANSLATION_FLOOR] * 3 + [_ROTATION_FLOOR] * 3) * scale
-    return covariance + np.diag(floors**2)

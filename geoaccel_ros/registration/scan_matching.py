@@ -16,10 +16,11 @@ class NormalEquations:
 
     Attributes
     ----------
-    hessian : ndarray (6, 6)
-    gradient : ndarray (6,)
-        Both for a step [translation, rotation] of the pose in the map's axes, the rotation about
-        the pose's own origin (:func:`geoaccel_ros.registration.se3.perturbed`).
+    hessian : ndarray (12, 12)
+    gradient : ndarray (12,)
+        Both for a step [translation, rotation, velocity, angular velocity] of the pose and of its
+        twist in the map's axes, the rotation about the pose's own origin
+        (:func:`geoaccel_ros.registration.se3.perturbed`).
     inliers : int
         Points on a plane: their distance lies within the tolerance.
     overlap : float
@@ -40,7 +41,7 @@ class NormalEquations:
 
 def linearise(
     moved: np.ndarray,
-    fractions: np.ndarray,
+    ages: np.ndarray,
     position: np.ndarray,
     matches: np.ndarray,
     means: np.ndarray,
@@ -59,9 +60,9 @@ def linearise(
     ----------
     moved : ndarray (N, 3), metres
         The scan's points in the map's frame, each moved by the pose at its own time.
-    fractions : ndarray (N,)
-        Each point's time as a fraction of the motion since the last pose: a step of the pose moves
-        the point by this part of the step.
+    ages : ndarray (N,), seconds
+        Each point's time relative to that of the pose: a change of the twist moves the point by
+        the change times this.
     position : ndarray (3,), metres
         The pose's translation, in the map's frame.
     matches : ndarray (N,) of int64
@@ -76,13 +77,13 @@ def linearise(
     distances = np.empty(len(moved))
     count = _distances(moved, matches, means, normals, planar, distances)
     if not count:
-        return NormalEquations(np.zeros((6, 6)), np.zeros(6), 0, 0.0, np.nan, least_deviation)
+        return NormalEquations(np.zeros((12, 12)), np.zeros(12), 0, 0.0, np.nan, least_deviation)
     # 1.4826: from the median of absolute deviations to the deviation of a normal distribution.
     deviation = max(1.4826 * float(np.median(distances[:count])), least_deviation)
-    hessian, gradient = np.zeros((6, 6)), np.zeros(6)
+    hessian, gradient = np.zeros((12, 12)), np.zeros(12)
     inliers, outliers, squares = _accumulate(
         moved,
-        fractions,
+        ages,
         position,
         matches,
         means,
@@ -127,10 +128,10 @@ def _distances(moved, matches, means, normals, planar, distances):
 
 @njit(cache=True)
 def _accumulate(
-    moved, fractions, position, matches, means, normals, planar, width, tolerance, hessian, gradient
+    moved, ages, position, matches, means, normals, planar, width, tolerance, hessian, gradient
 ):
     inliers, outliers, squares = 0, 0, 0.0
-    row = np.empty(6)
+    row = np.empty(12)
     axis = np.empty(3)
     for i in range(len(moved)):
         j = matches[i]
@@ -162,12 +163,12 @@ def _accumulate(
             row[4] = lz * axis[0] - lx * axis[2]
             row[5] = lx * axis[1] - ly * axis[0]
             for a in range(6):
-                row[a] *= fractions[i]
-            for a in range(6):
+                row[6 + a] = ages[i] * row[a]
+            for a in range(12):
                 gradient[a] += weight * row[a] * error
-                for b in range(a, 6):
+                for b in range(a, 12):
                     hessian[a, b] += weight * row[a] * row[b]
-    for a in range(6):
+    for a in range(12):
         for b in range(a):
             hessian[a, b] = hessian[b, a]
     return inliers, outliers, squares

@@ -1,0 +1,87 @@
+"""The state of a body that keeps its velocity but for unknown accelerations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoaccel_ros.registration import se3
+
+# Standard deviations of the acceleration, m/s^2 and rad/s^2: how far the motion may depart from
+# the prediction. A scan that sees planes in all directions outweighs it by orders of magnitude;
+# along a direction that no plane fixes (a corridor's) the prediction is all there is.
+_ACCELERATIONS = np.array([5.0] * 3 + [20.0] * 3)
+# Standard deviations of the first pose and twist: the pose is exact by definition, the motion
+# unknown.
+_FIRST_DEVIATIONS = np.array([1e-3] * 6 + [10.0] * 3 + [3.0] * 3)
+# Velocities older than this many seconds say nothing of the present one: from there on the
+# prediction stands still.
+_LONGEST_PREDICTION = 1.0
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Pose and twist at an instant.
+
+    Attributes
+    ----------
+    stamp : float, seconds
+    T_odom_base : ndarray (4, 4)
+    twist : ndarray (6,)
+        In the base frame, [v w], m/s and rad/s.
+    covariance : ndarray (12, 12)
+        Of translation, rotation, velocity and angular velocity in the odom frame's axes, the
+        rotation about the base's origin.
+    """
+
+    stamp: float
+    T_odom_base: np.ndarray
+    twist: np.ndarray
+    covariance: np.ndarray
+
+    @classmethod
+    def unknown(cls, stamp: float, T_odom_base: np.ndarray) -> "Motion":
+        """Return a motion of which the pose alone is known."""
+        return cls(stamp, T_odom_base, np.zeros(6), np.diag(_FIRST_DEVIATIONS**2))
+
+    def at(self, stamp: float) -> "Motion":
+        """Return the motion at another instant, not before this one, at constant velocity.
+
+        The covariance grows by that of an acceleration which is white noise (Bar-Shalom et al.,
+        Estimation with Applications, 6.2.2), of such strength that the velocity changes by
+        ``acceleration * elapsed``.
+        """
+        elapsed = stamp - self.stamp
+        coasting = min(elapsed, _LONGEST_PREDICTION)
+        T_odom_base = self.T_odom_base @ se3.exp(self.twist * coasting)
+        twist = self.twist if coasting == elapsed else np.zeros(6)
+        transition = np.eye(12)
+        transition[:6, 6:] = elapsed * np.eye(6)
+        velocity = np.diag((_ACCELERATIONS * elapsed) ** 2)
+        noise = np.block(
+            [
+                [elapsed**2 / 3.0 * velocity, elapsed / 2.0 * velocity],
+                [elapsed / 2.0 * velocity, velocity],
+            ]
+        )
+        covariance = transition @ self.covariance @ transition.T + noise
+        return Motion(stamp, T_odom_base, twist, covariance)
+
+    def corrected(self, step: np.ndarray) -> "Motion":
+        """Return the motion after a step (12,) in the order of the covariance; that stays."""
+        to_base = self.T_odom_base[:3, :3].T
+        turn = np.concatenate([to_base @ step[6:9], to_base @ step[9:]])
+        T_odom_base = se3.perturbed(self.T_odom_base, step[:6])
+        return Motion(self.stamp, T_odom_base, self.twist + turn, self.covariance)
+
+    def minus(self, other: "Motion") -> np.ndarray:
+        """Return the step (12,) that leads from ``other`` to this motion."""
+        rotation = self.T_odom_base[:3, :3]
+        twist = self.twist - other.twist
+        return np.concatenate(
+            [
+                self.T_odom_base[:3, 3] - other.T_odom_base[:3, 3],
+                se3.log_rotation(rotation @ other.T_odom_base[:3, :3].T),
+                rotation @ twist[:3],
+                rotation @ twist[3:],
+            ]
+        )
