@@ -40,7 +40,7 @@ test: setup
 
 launch-test: setup
 	$(BIN)/python -c 'import launch, launch_ros, launch_testing'
-	$(BIN)/python -m pytest -m launch test/launch $(PYTEST_ARGS)
+	$(BIN)/python -m pytest test/launch $(PYTEST_ARGS)
 
 bench: setup
 	@set -e; for script in $(wildcard benchmark/*.py); do \

@@ -71,10 +71,10 @@ class Parameter:
         if self.minimum is None and self.maximum is None:
             return ""
         if self.maximum is None:
-            return f">= {self.minimum:g}"
+            return f">= {self.minimum:.10g}"
         if self.minimum is None:
-            return f"<= {self.maximum:g}"
-        return f"{self.minimum:g} to {self.maximum:g}"
+            return f"<= {self.maximum:.10g}"
+        return f"{self.minimum:.10g} to {self.maximum:.10g}"
 
     def _check_item(self, value: Any) -> Any:
         # bool is an int to Python: without its own case `true` would pass for 1.

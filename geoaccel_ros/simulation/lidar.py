@@ -4,7 +4,9 @@ The sensor turns while the robot moves: each column of rays is cast from the pos
 instant, as a rolling shutter, and only when the physics reaches that instant.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -21,31 +23,32 @@ _VISIBLE_GROUPS = np.array([1, 1, 1, 1, 1, 0], np.uint8)
 class LidarConfig(Configuration):
     """Geometry, timing and noise of the sensor."""
 
-    lidar_rings: int = parameter(16, "beams, one above the other", minimum=1, maximum=256)
-    lidar_columns: int = parameter(1024, "columns of a revolution", minimum=1, maximum=8192)
-    lidar_rate: float = parameter(10.0, "revolutions a second", unit="Hz", minimum=0.1, maximum=100)
+    lidar_rings: int = parameter(16, "Beams, one above the other", minimum=1, maximum=256)
+    lidar_columns: int = parameter(1024, "Columns of a revolution", minimum=1, maximum=8192)
+    lidar_rate: float = parameter(10.0, "Revolutions a second", unit="Hz", minimum=0.1, maximum=100)
     lidar_elevation_min_deg: float = parameter(
-        -15.0, "elevation of ring 0", unit="deg", minimum=-89, maximum=89
+        -15.0, "Elevation of ring 0", unit="deg", minimum=-89, maximum=89
     )
     lidar_elevation_max_deg: float = parameter(
         15.0,
-        "elevation of the last ring; rings are evenly spaced",
+        "Elevation of the last ring; rings are evenly spaced",
         unit="deg",
         minimum=-89,
         maximum=89,
     )
-    lidar_range_min: float = parameter(0.3, "nearer surfaces give no point", unit="m", minimum=0.0)
+    lidar_range_min: float = parameter(0.3, "Nearer surfaces give no point", unit="m", minimum=0.0)
     lidar_range_max: float = parameter(
-        60.0, "farther surfaces give no point", unit="m", minimum=0.1
+        60.0, "Farther surfaces give no point", unit="m", minimum=0.1
     )
     lidar_range_noise: float = parameter(
-        0.01, "standard deviation of a range", unit="m", minimum=0.0, maximum=1.0
+        0.01, "Standard deviation of a range", unit="m", minimum=0.0, maximum=1.0
     )
     lidar_dropout: float = parameter(
-        0.002, "probability that a ray gives no point", minimum=0.0, maximum=1.0
+        0.002, "Probability that a ray gives no point", minimum=0.0, maximum=1.0
     )
+    threads: int = parameter(1, "CPU threads that cast rays", minimum=1, maximum=256)
     lidar_rolling_shutter: bool = parameter(
-        True, "cast each column from the pose at its own instant; false: all from the sweep's end"
+        True, "Cast each column from the pose at its own instant; false: all from the sweep's end"
     )
 
     def __post_init__(self):
@@ -94,6 +97,7 @@ class SpinningLidar:
         model.geom_group[robot_geoms] = _ROBOT_GROUP
         self._rng = np.random.default_rng(seed)
         self._reflectance = _reflectance(model)
+        self._rays = RayPool(model, config.threads)
 
         rings, columns = config.lidar_rings, config.lidar_columns
         self.elevations = np.radians(
@@ -186,8 +190,7 @@ class SpinningLidar:
         vectors = self._vectors[rays]
         directions = self._directions[first:last]
         np.matmul(directions, rotations.transpose(0, 2, 1), out=vectors.reshape(directions.shape))
-        cast_rays(
-            self._model,
+        self._rays.cast(
             data,
             origin,
             vectors,
@@ -220,6 +223,50 @@ class SpinningLidar:
         points["ring"] = self._ring[rays]
         points["time"] = self._time[rays]
         return points
+
+
+class RayPool:
+    """Casts rays on several threads, each with a copy of the state: see :func:`cast_rays`.
+
+    Parameters
+    ----------
+    model : mujoco.MjModel
+    threads : int
+        The caller's is one of them.
+    """
+
+    def __init__(self, model: mujoco.MjModel, threads: int):
+        self._model = model
+        self._copies = [mujoco.MjData(model) for _ in range(threads - 1)]
+        self._pool = ThreadPoolExecutor(threads - 1, "rays") if threads > 1 else None
+
+    def cast(
+        self,
+        data: mujoco.MjData,
+        origin: np.ndarray,
+        directions: np.ndarray,
+        cutoff: float,
+        geom: np.ndarray,
+        distance: np.ndarray,
+        normals: np.ndarray,
+    ) -> None:
+        """Cast rays as :func:`cast_rays` does, with the same result whatever the threads."""
+
+        def cast(state: mujoco.MjData, part: slice) -> None:
+            cast_rays(
+                self._model, state, origin, directions[part], cutoff,
+                geom[part], distance[part], normals[part],
+            )  # fmt: skip
+
+        bounds = np.linspace(0, len(directions), len(self._copies) + 2).astype(int)
+        own, *others = (slice(*pair) for pair in pairwise(bounds.tolist()))
+        waiting = []
+        for copy, part in zip(self._copies, others, strict=True):
+            mujoco.mj_copyData(copy, self._model, data)
+            waiting.append(self._pool.submit(cast, copy, part))
+        cast(data, own)
+        for future in waiting:
+            future.result()
 
 
 def _directions(azimuths: np.ndarray, elevations: np.ndarray) -> np.ndarray:

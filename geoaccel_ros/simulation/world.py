@@ -39,30 +39,30 @@ class SimulationError(RuntimeError):
 class SimulationConfig(LidarConfig):
     """The world, its pace and the rates and noise of its sensors."""
 
-    model: str = parameter("yard", "name of a bundled model, or path of an MJCF or URDF file")
+    model: str = parameter("yard", "Name of a bundled model, or path of an MJCF or URDF file")
     realtime_factor: float = parameter(
-        1.0, "simulated seconds a second; 0: as fast as possible", minimum=0.0, maximum=100.0
+        1.0, "Simulated seconds a second; 0: as fast as possible", minimum=0.0, maximum=100.0
     )
-    start_paused: bool = parameter(False, "hold time until resumed")
-    start_x: float = parameter(0.0, "start in the world frame", unit="m")
-    start_y: float = parameter(0.0, "start in the world frame", unit="m")
-    start_yaw: float = parameter(0.0, "start heading in the world frame", unit="rad")
+    start_paused: bool = parameter(False, "Hold time until resumed")
+    start_x: float = parameter(0.0, "Start in the world frame", unit="m")
+    start_y: float = parameter(0.0, "Start in the world frame", unit="m")
+    start_yaw: float = parameter(0.0, "Start heading in the world frame", unit="rad")
     clock_rate: float = parameter(
-        100.0, "clock ticks a simulated second", unit="Hz", minimum=1.0, maximum=100.0
+        100.0, "Clock ticks a simulated second", unit="Hz", minimum=1.0, maximum=100.0
     )
     imu_rate: float = parameter(100.0, "IMU samples a second", unit="Hz", minimum=0.1)
-    joint_rate: float = parameter(50.0, "joint states a second", unit="Hz", minimum=0.1)
-    truth_rate: float = parameter(50.0, "true poses a second", unit="Hz", minimum=0.1)
+    joint_rate: float = parameter(50.0, "Joint states a second", unit="Hz", minimum=0.1)
+    truth_rate: float = parameter(50.0, "True poses a second", unit="Hz", minimum=0.1)
     imu_gyro_noise: float = parameter(
-        0.001, "standard deviation of an angular velocity", unit="rad/s", minimum=0.0
+        0.001, "Standard deviation of an angular velocity", unit="rad/s", minimum=0.0
     )
     imu_accelerometer_noise: float = parameter(
-        0.02, "standard deviation of an acceleration", unit="m/s^2", minimum=0.0
+        0.02, "Standard deviation of an acceleration", unit="m/s^2", minimum=0.0
     )
     command_timeout: float = parameter(
-        0.5, "simulated time after which an old command becomes zero", unit="s", minimum=0.01
+        0.5, "Simulated time after which an old command becomes zero", unit="s", minimum=0.01
     )
-    seed: int = parameter(0, "of all noise", minimum=0)
+    seed: int = parameter(0, "Of all noise", minimum=0)
 
 
 class Simulation:

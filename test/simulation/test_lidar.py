@@ -232,6 +232,20 @@ def test_dropout_takes_its_share():
     assert not len(Rig(ROOM, exact(lidar_dropout=1.0)).scans(20)[0].points)
 
 
+def test_threads_change_no_bit():
+    def spinning(t):
+        pose = np.eye(4)
+        pose[:3, :3] = Rotation.from_euler("z", 1.5 * t).as_matrix()
+        pose[:3, 3] = 1.2 * t, 0.0, 1.0
+        return pose
+
+    one, three = (Rig(SHAPES, LidarConfig(threads=n), robot="shell") for n in (1, 3))
+    scans = one.scans(45, spinning), three.scans(45, spinning)
+    assert [len(s) for s in scans] == [2, 2]
+    for a, b in zip(*scans, strict=True):
+        assert a.stamp_ns == b.stamp_ns and a.points.tobytes() == b.points.tobytes()
+
+
 def test_a_seed_repeats_every_bit():
     config = LidarConfig()
 

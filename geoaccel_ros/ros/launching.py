@@ -1,0 +1,118 @@
+"""What the launch files share; the only module that needs a ROS distribution's `launch`."""
+
+import os
+from collections.abc import Sequence
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+from geoaccel_ros.resources import share_path
+
+# Arguments that become parameters of every node when they are given; YAML decides otherwise.
+_OVERRIDES = {
+    "use_sim_time": "Follow /clock: true or false (default: what the parameter file says).",
+    "autostart": "Configure and activate at start: true or false (default: the parameter file's).",
+    "threads": "CPU threads of each node (default: the machine's cores, divided among the nodes).",
+}
+
+
+def description(
+    nodes: Sequence[str],
+    *,
+    remappings: dict[str, Sequence[tuple[str, str]]] | None = None,
+    parameters: dict[str, dict] | None = None,
+    arguments: Sequence[DeclareLaunchArgument] = (),
+    params_file: str | None = None,
+) -> LaunchDescription:
+    """Return the description that starts ``nodes``, with the arguments that all launch files take.
+
+    Parameters
+    ----------
+    nodes : sequence of str
+        Executables of this package; each node has its executable's name.
+    remappings : dict
+        By node: pairs of topic and the name of the launch argument that says where it goes.
+    parameters : dict
+        By node: parameter and the name of the launch argument that sets it when it is given.
+    arguments : sequence of DeclareLaunchArgument
+        The launch file's own arguments.
+    params_file : str, optional
+        Default parameter file for all nodes, below share; each node's own one if not given.
+    """
+    remappings, parameters = remappings or {}, parameters or {}
+    where = share_path(params_file) if params_file else "config/<node>.yaml of the package"
+    common = [
+        DeclareLaunchArgument(
+            "params_file", default_value="", description=f"Parameter file (default: {where})."
+        ),
+        DeclareLaunchArgument("namespace", default_value="", description="Namespace of the nodes."),
+        DeclareLaunchArgument(
+            "log_level", default_value="info", description="debug, info, warn or error."
+        ),
+        *(
+            DeclareLaunchArgument(name, default_value="", description=text)
+            for name, text in _OVERRIDES.items()
+        ),
+    ]
+
+    def start(context: LaunchContext) -> list[Node]:
+        return [
+            _node(
+                context, name, len(nodes), params_file, remappings.get(name, ()),
+                parameters.get(name, {}),
+            )
+            for name in nodes
+        ]  # fmt: skip
+
+    return LaunchDescription(
+        [*common, *arguments, *fast_dds_profile(), OpaqueFunction(function=start)]
+    )
+
+
+def fast_dds_profile() -> list[SetEnvironmentVariable]:
+    """Return the action that gives Fast DDS room for clouds; none if the user has set a profile."""
+    name = "FASTDDS_DEFAULT_PROFILES_FILE"
+    if name in os.environ:
+        return []
+    return [SetEnvironmentVariable(name, str(share_path("config/fastdds.xml")))]
+
+
+def _node(
+    context: LaunchContext,
+    name: str,
+    nodes: int,
+    params_file: str | None,
+    remappings: Sequence[tuple[str, str]],
+    parameters: dict[str, str],
+) -> Node:
+    def argument(key: str) -> str:
+        return LaunchConfiguration(key).perform(context)
+
+    file = argument("params_file") or str(share_path(params_file or f"config/{name}.yaml"))
+    given = {**{key: key for key in _OVERRIDES}, **parameters}
+    overrides = {key: _typed(argument(source)) for key, source in given.items() if argument(source)}
+    overrides.setdefault("threads", max(1, (os.cpu_count() or 1) // nodes))
+    return Node(
+        package="geoaccel_ros",
+        executable=name,
+        name=name,
+        namespace=argument("namespace"),
+        output="screen",
+        parameters=[file, overrides],
+        remappings=[(topic, argument(source)) for topic, source in remappings],
+        arguments=["--ros-args", "--log-level", argument("log_level")],
+    )
+
+
+def _typed(text: str) -> bool | int | float | str:
+    """Return a launch argument in the type that a parameter file would give it."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
