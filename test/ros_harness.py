@@ -20,16 +20,22 @@ from geoaccel_ros.ros import qos
 
 # A first start compiles kernels, on a machine that is busy with other tests.
 START_TIMEOUT = 120.0
+# One side knows the other a moment before the other knows it: a best-effort message sent in between
+# is lost, and a service does not know where to send its answer.
+_SETTLE = 0.7
 
 
-def wait_for(condition: Callable[[], object], timeout: float = 20.0, what: str = "") -> object:
+def wait_for(
+    condition: Callable[[], object], timeout: float = 20.0, what: str | Callable[[], str] = ""
+) -> object:
     """Return the first true value of ``condition``; fail the test when there is none in time."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what or condition}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:.0f} s for {what() if callable(what) else what}")
         time.sleep(0.02)
 
 
@@ -60,7 +66,7 @@ class Process:
             assert found or self.running(), f"ended without '{text}':\n{self.output}"
             return found
 
-        wait_for(written, timeout, f"'{text}' in\n{self.output}")
+        wait_for(written, timeout, lambda: f"'{text}' in\n{self.output}")
 
     def wait(self, timeout: float = START_TIMEOUT) -> int:
         """Return the exit status."""
@@ -144,6 +150,7 @@ class Probe:
             START_TIMEOUT,
             f"{subscribers} subscribers of {topic}",
         )
+        time.sleep(_SETTLE)
         return publisher
 
     def call(self, service_type: type, name: str, request=None, timeout: float = 20.0):
@@ -151,8 +158,7 @@ class Probe:
         if name not in self._clients:
             client = self.node.create_client(service_type, name)
             assert client.wait_for_service(timeout), f"no service {name}"
-            # The service is known here a moment before it knows where to send its answer.
-            time.sleep(0.5)
+            time.sleep(_SETTLE)
             self._clients[name] = client
         client = self._clients[name]
         future = client.call_async(request or service_type.Request())
@@ -174,7 +180,7 @@ class Probe:
         wait_for(
             lambda: int(self.diagnostics(node).get(name, 0)) >= count,
             timeout,
-            f"{name} {count} of {node}; it says {self.diagnostics(node)}",
+            lambda: f"{name} {count} of {node}; it says {self.diagnostics(node)}",
         )
 
     def _spin(self) -> None:

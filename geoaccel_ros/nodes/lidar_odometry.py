@@ -110,7 +110,10 @@ class LidarOdometry(ManagedNode):
         if result is None:
             return
         header = Header(frame_id=self.config.odom_frame)
-        header.stamp = Time(nanoseconds=round(result.stamp * 1e9)).to_msg()
+        # Whole nanoseconds of the cloud's stamp, which float64 seconds of an epoch do not hold.
+        began = Time.from_msg(message.header.stamp).nanoseconds
+        sweep = round((result.stamp - 1e-9 * began) * 1e9)
+        header.stamp = Time(nanoseconds=began + sweep).to_msg()
         self._publish_odometry(header, result)
         self._publish_path(header, result)
         self._publish_clouds(header, message, result)

@@ -1,0 +1,158 @@
+"""What the nodes do with clouds that they cannot use: drop, count, say why, go on."""
+
+import numpy as np
+import pytest
+from nav_msgs.msg import Odometry
+from point_cloud_interfaces.msg import CompressedPointCloud2
+from ros_harness import wait_for
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import Header
+from tf2_msgs.msg import TFMessage
+
+from geoaccel_ros.pointcloud.layout import packed_dtype
+from geoaccel_ros.ros import qos
+from geoaccel_ros.ros.pointcloud2 import bytes_for_message, message_from_points
+from geoaccel_ros.ros.transforms import stamped_transform
+
+XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
+
+
+def room(seconds, frame="lidar", count=3000):
+    """A cloud of the inside of a box of 10 x 8 x 4 m, seen from its middle."""
+    rng = np.random.default_rng(0)
+    faces = rng.uniform(-1, 1, (count, 3))
+    axis = rng.integers(0, 3, count)
+    faces[np.arange(count), axis] = np.sign(faces[np.arange(count), axis])
+    points = np.ascontiguousarray(faces * [5, 4, 2], np.float32).view(XYZ).reshape(-1)
+    header = Header(frame_id=frame)
+    header.stamp.sec, header.stamp.nanosec = int(seconds), round(seconds % 1 * 1e9)
+    return message_from_points(header, points)
+
+
+def shortened(cloud):
+    cloud.data = cloud.data[:-1]
+    return cloud
+
+
+def of_unknown_type(cloud):
+    cloud.fields[1].datatype = 0
+    return cloud
+
+
+def without_z(cloud):
+    cloud.fields[2].name = "height"
+    return cloud
+
+
+def emptied(cloud):
+    cloud.width = cloud.row_step = 0
+    cloud.data = []
+    return cloud
+
+
+@pytest.mark.parametrize(
+    ("spoil", "counter", "complaint"),
+    [
+        (shortened, "dropped: malformed", "36000 bytes in all, but carries 35999"),
+        (of_unknown_type, "dropped: malformed", "field 'y' has the unknown datatype 0"),
+        (without_z, "dropped: malformed", "no field z; the cloud has x y height"),
+        (emptied, "dropped: empty", ""),
+    ],
+)
+def test_odometry_drops_a_bad_cloud_and_goes_on(nodes, probe, spoil, counter, complaint):
+    process = nodes.start("lidar_odometry", "-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]")
+    odometry = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    wait_for(lambda: probe.node.count_publishers("/odom"), what="the node's publisher")
+    player.publish(room(1.0))
+    wait_for(lambda: len(odometry) == 1, what="the first pose")
+    player.publish(spoil(room(1.1)))
+    player.publish(room(1.2))
+    wait_for(lambda: len(odometry) == 2, what="the pose after the bad cloud")
+    assert [m.header.stamp.nanosec for m in odometry] == [0, 200_000_000]
+    probe.wait_for_count("lidar_odometry", counter, 1)
+    assert complaint in process.output
+    assert "Traceback" not in process.output
+
+
+def test_odometry_publishes_nothing_until_it_knows_the_mount(nodes, probe):
+    process = nodes.start("lidar_odometry")
+    odometry = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    player.publish(room(1.0, frame="/lidar"))
+    probe.wait_for_count("lidar_odometry", "dropped: no transform", 1)
+    assert "no transform from 'lidar' to 'base_link'" in process.output
+    assert "leading slash" in process.output
+    assert len(odometry) == 0
+
+    T_base_lidar = np.eye(4)
+    T_base_lidar[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
+    T_base_lidar[:3, 3] = 0.3, 0.0, 1.0
+    publisher = probe.speak(TFMessage, "/tf_static", qos.LATCHED)
+    stamp = Header().stamp
+    message = stamped_transform(stamp, "base_link", "lidar", T_base_lidar)
+    publisher.publish(TFMessage(transforms=[message]))
+    seconds = iter(np.arange(2.0, 60.0, 0.1))
+
+    def answered():
+        player.publish(room(next(seconds), frame="/lidar"))
+        return len(odometry)
+
+    wait_for(answered, what="a pose once the mount is known")
+
+
+def test_the_encoder_refuses_a_bad_cloud_and_goes_on(nodes, probe):
+    process = nodes.start("cloud_encoder", "-p", "threads:=1")
+    compressed = probe.listen(CompressedPointCloud2, "/points/compressed", qos.RELIABLE)
+    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    wait_for(lambda: probe.node.count_publishers("/points/compressed"), what="the encoder")
+    far = room(1.0)
+    far.data = bytes_for_message(np.full(9000, 1e30, np.float32))
+    for bad in (shortened(room(1.0)), of_unknown_type(room(1.0)), without_z(room(1.0)), far):
+        player.publish(bad)
+    player.publish(room(2.0))
+    wait_for(lambda: len(compressed) == 1, what="the good cloud")
+    assert compressed[0].header.stamp.sec == 2
+    probe.wait_for_count("cloud_encoder", "refused", 4)
+    assert "Traceback" not in process.output
+
+
+def test_an_empty_cloud_passes_through_the_codec(nodes, probe):
+    nodes.start("cloud_encoder", "-p", "threads:=1")
+    nodes.start("cloud_decoder", "-p", "threads:=1")
+    decoded = probe.listen(PointCloud2, "/points/decompressed", qos.RELIABLE)
+    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    wait_for(lambda: probe.node.count_publishers("/points/decompressed"), what="the decoder")
+    wait_for(lambda: probe.node.count_subscribers("/points/compressed"), what="the decoder")
+
+    def answered():
+        player.publish(emptied(room(3.0)))
+        return len(decoded)
+
+    wait_for(answered, what="the empty cloud")
+    assert (decoded[0].width, len(decoded[0].data), decoded[0].header.stamp.sec) == (0, 0, 3)
+    assert [f.name for f in decoded[0].fields] == ["x", "y", "z"]
+
+
+def test_the_decoder_drops_what_is_no_stream_of_its_own(nodes, probe):
+    process = nodes.start("cloud_decoder", "-p", "threads:=1")
+    decoded = probe.listen(PointCloud2, "/points/decompressed", qos.RELIABLE)
+    sender = probe.speak(CompressedPointCloud2, "/points/compressed", qos.RELIABLE)
+    bad = CompressedPointCloud2(format="geoaccel", compressed_data=[0] * 100, point_step=12)
+    bad.fields = room(1.0).fields
+    foreign = CompressedPointCloud2(format="draco", compressed_data=[1, 2, 3], point_step=12)
+    foreign.fields = room(1.0).fields
+    sender.publish(bad)
+    sender.publish(foreign)
+    probe.wait_for_count("cloud_decoder", "refused", 2)
+    assert process.running() and len(decoded) == 0
+    assert "Traceback" not in process.output
+
+
+def test_the_encoder_works_only_while_somebody_listens(nodes, probe):
+    nodes.start("cloud_encoder", "-p", "threads:=1")
+    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    for _ in range(3):
+        player.publish(room(1.0))
+    probe.wait_for_count("cloud_encoder", "not subscribed", 3)
+    assert probe.diagnostics("cloud_encoder")["encode count"] == "0"
