@@ -254,3 +254,17 @@ def cluttered(seed: int, goals: int = 5) -> Yard:
             yard.goals.append(tuple(goal))
             last = goal
     return yard
+
+
+def dead_end() -> Yard:
+    """Return a U that opens towards the start, with the goal behind its bottom."""
+    yard = Yard((0.0, 0.0, 0.0), [(6.0, 0.0)]).box(3.5, 0.0, 0.2, 3.2)
+    return yard.box(2.2, 1.6, 2.6, 0.2).box(2.2, -1.6, 2.6, 0.2)
+
+
+def slalom() -> Yard:
+    """Return four long walls to pass in turns on the left and on the right."""
+    yard = Yard((0.0, 0.0, 0.0), [(12.0, 0.0)])
+    for x, side in ((2.5, -1), (5.0, 1), (7.5, -1), (10.0, 1)):
+        yard.box(x, 1.6 * side, 0.25, 4.0)
+    return yard

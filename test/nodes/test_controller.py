@@ -1,0 +1,152 @@
+"""mppi_controller over DDS: drives to goals on the pose it is given, and stops when in doubt."""
+
+import time
+
+import numpy as np
+import pytest
+from geometry_msgs.msg import PoseStamped, TwistStamped
+from nav_msgs.msg import Odometry, Path
+from ros_harness import wait_for
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import Header
+from visualization_msgs.msg import MarkerArray
+
+from geoaccel_ros.pointcloud.layout import packed_dtype
+from geoaccel_ros.ros import qos
+from geoaccel_ros.ros.pointcloud2 import message_from_points
+
+XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
+MOUNT = ["-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]"]
+
+
+def pose_at(node, x, y=0.0, frame="odom"):
+    odom = Odometry(child_frame_id="base_link")
+    odom.header = Header(stamp=node.get_clock().now().to_msg(), frame_id=frame)
+    odom.pose.pose.position.x, odom.pose.pose.position.y = x, y
+    odom.pose.pose.orientation.w = 1.0
+    return odom
+
+
+class Robot:
+    """Tells a pose and hears commands."""
+
+    def __init__(self, probe):
+        self._probe = probe
+        self.commands = probe.listen(TwistStamped, "/cmd_vel", qos.RELIABLE)
+        self._odometry = probe.speak(Odometry, "/odom", qos.RELIABLE)
+
+    def at(self, x, y=0.0, **kwargs):
+        self._odometry.publish(pose_at(self._probe.node, x, y, **kwargs))
+
+    def told(self):
+        twist = self.commands[-1].twist
+        return twist.linear.x, twist.angular.z
+
+    def answers(self, condition, x=0.0, y=0.0, what=""):
+        """Stand at a pose until the last command fulfils ``condition``."""
+
+        def told():
+            self.at(x, y)
+            return len(self.commands) and condition(*self.told())
+
+        wait_for(told, what=what)
+
+
+def test_it_drives_towards_the_goal_and_stops_at_it(nodes, probe):
+    nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[3.0, 0.0]")
+    plans = probe.listen(Path, "/plan", qos.RELIABLE)
+    rollouts = probe.listen(MarkerArray, "/rollouts", qos.RELIABLE)
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+    assert all(
+        abs(c.twist.linear.x) <= 1.2 and abs(c.twist.angular.z) <= 1.5 for c in robot.commands
+    )
+    wait_for(lambda: len(plans) and len(rollouts), what="plan and rollouts")
+    end = plans[-1].poses[-1].pose.position
+    assert plans[-1].header.frame_id == "odom" and end.x > 1.0 and abs(end.y) < 1.0
+    assert len(rollouts[-1].markers) > 10
+    robot.answers(lambda v, w: v == 0.0 and w == 0.0, x=3.0, what="the robot to stop at the goal")
+
+    def said():
+        robot.at(3.0)
+        return probe.diagnostics("mppi_controller")["message"] == "all goals reached"
+
+    wait_for(said, what="the controller to say so")
+    assert probe.diagnostics("mppi_controller")["goals reached"] == "1"
+
+
+def test_a_goal_may_come_by_topic(nodes, probe):
+    process = nodes.start("mppi_controller", *MOUNT)
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v == 0.0 and w == 0.0, what="the robot to stand without a goal")
+    goals = probe.speak(PoseStamped, "/goal_pose", qos.RELIABLE)
+    goal = PoseStamped(header=Header(frame_id="elsewhere"))
+    goal.pose.position.x = 4.0
+    goals.publish(goal)
+    process.wait_for_output("in frame 'elsewhere' ignored")
+    goal.header.frame_id = "odom"
+    goals.publish(goal)
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive to the new goal")
+
+
+def test_it_turns_aside_from_what_the_cloud_shows(nodes, probe):
+    nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[5.0, 0.0]")
+    plans = probe.listen(Path, "/plan", qos.RELIABLE)
+    robot = Robot(probe)
+    clouds = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    # A wall across the way, 1.5 m ahead and 3 m wide, as high as the robot.
+    y, z = np.meshgrid(np.arange(-1.5, 1.5, 0.05), np.arange(0.3, 1.2, 0.1))
+    wall = np.stack([np.full(y.size, 1.5), y.ravel(), z.ravel()], axis=1).astype(np.float32)
+
+    def avoided():
+        robot.at(0.0)
+        header = Header(stamp=probe.node.get_clock().now().to_msg(), frame_id="lidar")
+        clouds.publish(message_from_points(header, wall.view(XYZ).reshape(-1)))
+        time.sleep(0.05)
+        robot.at(0.0)
+        if not len(plans):
+            return False
+        path = np.array([[p.pose.position.x, p.pose.position.y] for p in plans[-1].poses])
+        beside = np.abs(path[np.abs(path[:, 0] - 1.5) < 0.1, 1])
+        return path[:, 0].max() < 1.4 or (len(beside) and beside.min() > 1.5)
+
+    wait_for(avoided, what="a plan that does not cross the wall")
+
+
+@pytest.mark.parametrize("doubt", ["silence", "another frame", "a broken quaternion"])
+def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
+    nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+
+    def stopped():
+        if doubt == "another frame":
+            robot.at(0.0, frame="map")
+        elif doubt == "a broken quaternion":
+            odom = pose_at(probe.node, 0.0)
+            odom.pose.pose.orientation.w = 0.0
+            robot._odometry.publish(odom)
+        return robot.told() == (0.0, 0.0)
+
+    wait_for(stopped, what="the robot to stop")
+    wait_for(
+        lambda: "stopped: the pose is" in probe.diagnostics("mppi_controller")["message"],
+        what="the controller to say why",
+    )
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on by itself")
+
+
+def test_its_last_command_is_to_stop(nodes, probe):
+    process = nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+    status, took = process.stop()
+    assert status == 0 and took < 2.0
+    wait_for(lambda: robot.told() == (0.0, 0.0), what="the safe command")
+
+
+def test_goals_come_in_pairs(nodes):
+    process = nodes.start("mppi_controller", "-p", "goals:=[1.0, 2.0, 3.0]", active=False)
+    assert process.wait() == 1
+    assert "'goals' has 3 numbers, must be pairs of x and y" in process.output
+    assert "Traceback" not in process.output

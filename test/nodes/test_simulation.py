@@ -1,0 +1,105 @@
+"""mujoco_simulation over DDS: what it tells of itself, and that it does as it is told."""
+
+import numpy as np
+from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
+from ros_harness import wait_for
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import Imu, JointState, PointCloud2
+from std_srvs.srv import SetBool, Trigger
+from tf2_msgs.msg import TFMessage
+
+from geoaccel_ros.pointcloud.layout import coordinates
+from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.ros import qos
+from geoaccel_ros.ros.pointcloud2 import points_from_message
+
+
+def seconds(stamp):
+    return stamp.sec + 1e-9 * stamp.nanosec
+
+
+def test_every_sensor_speaks_in_the_contract_s_terms(nodes, probe):
+    clouds = probe.listen(PointCloud2, "/points", qos.sensor_data(50))
+    truth = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    joints = probe.listen(JointState, "/joint_states", qos.RELIABLE)
+    imu = probe.listen(Imu, "/imu", qos.sensor_data(50))
+    moving = probe.listen(TFMessage, "/tf", qos.TRANSFORMS)
+    nodes.start("mujoco_simulation")
+    # Heard late: /tf_static keeps what was said before anybody listened.
+    static = probe.listen(TFMessage, "/tf_static", qos.LATCHED)
+    wait_for(lambda: len(clouds) > 3 and len(static), what="clouds and static transforms")
+
+    cloud = clouds[-1]
+    assert cloud.header.frame_id == "lidar" and cloud.point_step == 22
+    assert [f.name for f in cloud.fields] == ["x", "y", "z", "intensity", "ring", "time"]
+    points = points_from_message(cloud)
+    assert len(points) > 5000 and set(np.unique(points["ring"])) <= set(range(16))
+    times = point_times(points, seconds(cloud.header.stamp))
+    assert 0.0 <= times.min() and 0.09 < times.max() < 0.1
+    # The floor: 16 rings reach down to 15 degrees, from 0.6 m up.
+    assert coordinates(points)[:, 2].min() < -0.4
+    stamps = [seconds(c.header.stamp) for c in clouds]
+    assert np.allclose(np.diff(stamps), 0.1, atol=1e-6)
+
+    transforms = {t.child_frame_id: t for t in static[0].transforms}
+    assert set(transforms) == {"lidar", "imu"}
+    assert transforms["lidar"].header.frame_id == "base_link"
+    assert transforms["lidar"].transform.translation.z > 0.3
+    assert moving[0].transforms[0].header.frame_id == "world"
+    assert moving[0].transforms[0].child_frame_id == "ground_truth"
+    assert truth[-1].header.frame_id == "world" and truth[-1].child_frame_id == "base_link"
+    assert "left_wheel" in joints[-1].name and len(joints[-1].velocity) == len(joints[-1].name)
+    assert abs(np.mean([m.linear_acceleration.z for m in imu]) - 9.81) < 0.1
+
+
+def test_it_drives_as_commanded_and_stops_when_commands_stop(nodes, probe):
+    truth = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    nodes.start("mujoco_simulation")
+    commands = probe.speak(TwistStamped, "/cmd_vel", qos.RELIABLE)
+
+    def driving():
+        command = TwistStamped()
+        command.twist.linear.x = 0.5
+        commands.publish(command)
+        return len(truth) and truth[-1].twist.twist.linear.x > 0.45
+
+    wait_for(driving, what="the robot to drive at 0.5 m/s")
+    wait_for(lambda: abs(truth[-1].twist.twist.linear.x) < 0.01, what="the robot to stop by itself")
+
+
+def test_time_stands_while_paused_and_goes_on_after_a_reset(nodes, probe):
+    clock = probe.listen(Clock, "/clock", qos.CLOCK)
+    truth = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    nodes.start("mujoco_simulation", "-p", "start_paused:=true")
+    wait_for(lambda: len(clock) > 20, what="a clock, also while paused")
+    assert seconds(clock[-1].clock) == 0.0
+    assert probe.call(SetBool, "/mujoco_simulation/pause", SetBool.Request(data=False)).success
+    wait_for(lambda: len(truth) and seconds(clock[-1].clock) > 1.0, what="time to run")
+    assert probe.call(Trigger, "/mujoco_simulation/reset").success
+    wait_for(lambda: probe.diagnostics("mujoco_simulation").get("epoch") == "1", what="the reset")
+    assert probe.call(SetBool, "/mujoco_simulation/pause", SetBool.Request(data=True)).success
+    wait_for(
+        lambda: probe.diagnostics("mujoco_simulation")["message"] == "paused", what="the pause"
+    )
+    told = [seconds(c.clock) for c in clock]
+    assert min(np.diff(told)) >= 0.0, "time must never go back"
+    assert told[-1] == told[-5]
+
+
+def test_a_command_that_is_no_number_is_refused(nodes, probe):
+    process = nodes.start("mujoco_simulation")
+    commands = probe.speak(TwistStamped, "/cmd_vel", qos.RELIABLE)
+    command = TwistStamped()
+    command.twist.linear.x = float("nan")
+    commands.publish(command)
+    probe.wait_for_count("mujoco_simulation", "commands refused", 1)
+    assert probe.diagnostics("mujoco_simulation")["message"] == "running"
+    assert "not finite" in process.output
+
+
+def test_a_model_that_does_not_exist_is_one_line(nodes):
+    process = nodes.start("mujoco_simulation", "-p", "model:=moon", active=False)
+    assert process.wait() == 1
+    assert "parameter 'model' is 'moon', must be a path or one of yard" in process.output
+    assert "Traceback" not in process.output
