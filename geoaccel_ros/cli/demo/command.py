@@ -155,7 +155,7 @@ def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
             raise UserError(f"not ready after {_START_TIMEOUT:.0f} s: {waiting}")
         time.sleep(0.1)
     # The graph shows endpoints a moment before all of them have found each other.
-    time.sleep(1.0)
+    time.sleep(2.0)
 
 
 def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:

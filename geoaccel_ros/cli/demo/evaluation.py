@@ -1,5 +1,6 @@
 """What a demo's bag says: pose error against the truth, codec error point by point, latencies."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,8 +100,8 @@ def read_bag(bag: Path) -> Recording:
     store = typestore()
     odometry, truth = [], []
     arrivals = {"/points": {}, "/points/compressed": {}, "/points/decompressed": {}}
-    waiting: dict[float, tuple] = {}
-    compressed_bytes: dict[float, int] = {}
+    # By stamp, what is there of a cloud: a recorder may hear the three topics in any order.
+    waiting: dict[float, dict[str, np.ndarray]] = defaultdict(dict)
     codec = CodecError()
     with Reader(bag) as reader:
         for connection, arrival_ns, data in reader.messages():
@@ -109,13 +110,14 @@ def read_bag(bag: Path) -> Recording:
                 message = store.deserialize_cdr(data, connection.msgtype)
                 stamp = _seconds(message.header.stamp)
                 arrivals[topic][stamp] = arrival
-                if topic == "/points":
-                    waiting[stamp] = _points(message)
-                elif topic == "/points/compressed":
-                    compressed_bytes[stamp] = len(message.compressed_data)
-                elif stamp in waiting and stamp in compressed_bytes:
-                    same = codec.add(waiting.pop(stamp), _points(message), compressed_bytes[stamp])
-                    if not same:
+                is_compressed = topic == "/points/compressed"
+                waiting[stamp][topic] = (
+                    message.compressed_data if is_compressed else _points(message)
+                )
+                if len(waiting[stamp]) == len(arrivals):
+                    cloud = waiting.pop(stamp)
+                    original, decoded = cloud["/points"], cloud["/points/decompressed"]
+                    if not codec.add(original, decoded, len(cloud["/points/compressed"])):
                         codec.damaged.append(stamp)
             elif topic in ("/odom", "/ground_truth/odom"):
                 message = store.deserialize_cdr(data, connection.msgtype)

@@ -1,0 +1,62 @@
+"""The command as its users type it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from geoaccel_ros import __version__
+
+
+def geoaccel(*arguments, **kwargs):
+    command = [sys.executable, "-m", "geoaccel_ros.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+
+
+def test_version_and_help():
+    assert geoaccel("--version").stdout == f"geoaccel {__version__}\n"
+    help_text = geoaccel("--help").stdout
+    for command in ("demo", "odometry", "register", "compress", "decompress", "inspect", "info"):
+        assert command in help_text
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["demo", "--nonsense"], ["compress"]])
+def test_wrong_usage_is_status_2(arguments):
+    result = geoaccel(*arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith("usage:") and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["odometry", "absent"], "absent"),
+        (["register", "absent.pcd", "absent.pcd"], "absent.pcd"),
+        (["compress", "absent.npy", "out"], "absent.npy"),
+        (["inspect", "absent"], "absent"),
+        (["demo", "--config", "absent.yaml"], "cannot read 'absent.yaml'"),
+        (["demo", "--output", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
+        (["info", "--json", "/proc/nowhere/x.json"], "cannot write '/proc/nowhere/x.json'"),
+    ],
+)
+def test_a_user_s_mistake_is_one_line_and_status_1(arguments, complaint, tmp_path):
+    result = geoaccel(*arguments, cwd=tmp_path)
+    assert result.returncode == 1
+    assert complaint in result.stderr
+    assert len(result.stderr.splitlines()) == 1 and "Traceback" not in result.stderr
+
+
+def test_info_as_json_is_nothing_but_json():
+    result = geoaccel("info", "--json", "-")
+    facts = json.loads(result.stdout)
+    assert result.returncode == 0
+    assert facts["geoaccel_ros"] == __version__ and facts["packages"]["numpy"]
+    assert facts["opencl"], "PoCL comes with the package's dependencies"
+
+
+def test_a_demo_whose_file_has_no_goals_says_so(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("mppi_controller:\n  ros__parameters: {rate: 20.0}\n")
+    result = geoaccel("demo", "--config", path, cwd=tmp_path)
+    assert result.returncode == 1 and "no 'goals'" in result.stderr
