@@ -8,6 +8,10 @@ from geoaccel_ros.control.distance_field import DistanceField
 # A metre through a place where the robot does not fit counts as so many. Finite, so that a robot or
 # a goal in such a place (the map is noisy) still has a way that leads out.
 BLOCKED = 20.0
+# Where it just fits a metre counts as so many, falling to one where it has this much room to spare.
+# A narrow passage is found by few samples; and one that noise narrows is not at once closed.
+TIGHT = 3.0
+ROOM = 0.2  # m
 
 _CELL = 0.2  # m
 _UNREACHED = 1e6
@@ -46,7 +50,8 @@ def detour(field: DistanceField, goal: np.ndarray, clearance_limit: float) -> Di
     x = field.origin[0] + resolution * np.arange(columns) - goal[0]
     y = field.origin[1] + resolution * np.arange(rows) - goal[1]
     straight = np.hypot(x, y[:, None])
-    slowness = np.where(clearance < clearance_limit, BLOCKED, 1.0)
+    tightness = np.clip(1.0 - (clearance - clearance_limit) / ROOM, 0.0, 1.0)
+    slowness = np.where(clearance < clearance_limit, BLOCKED, 1.0 + (TIGHT - 1.0) * tightness)
     length = np.full(straight.shape, _UNREACHED)
     # Exact values to start from: around the goal, or at the border on the way to it.
     near = straight < 1.5 * resolution

@@ -12,7 +12,7 @@ class GoalConfig(Configuration):
     """When a goal counts as reached."""
 
     goal_tolerance: float = parameter(
-        0.3, "A goal is reached within this distance.", unit="m", minimum=0.01
+        0.25, "A goal is reached within this distance.", unit="m", minimum=0.01
     )
     goal_speed: float = parameter(
         0.1,

@@ -327,9 +327,7 @@ class Mppi:
         """Return the detours to a goal; computed when the goal or the obstacles have changed."""
         key = (self._field, *goal[:2])
         if self._detour_for != key:
-            # One cell more: the way must be one that noisy samples find.
-            fits = self._clearance_limit + self._field.resolution
-            self._detour = detour(self._field, goal[:2], fits)
+            self._detour = detour(self._field, goal[:2], self._clearance_limit)
             self._detour_for = key
         return self._detour
 

@@ -22,6 +22,9 @@ class ObstacleConfig(Configuration):
     obstacle_memory: float = parameter(
         5.0, "Obstacles are forgotten when not seen for this long.", unit="s", minimum=0.0
     )
+    obstacle_sightings: int = parameter(
+        2, "A cell is occupied when so many of the remembered clouds have a point in it.", minimum=1
+    )
 
 
 class ObstacleMap:
@@ -34,6 +37,7 @@ class ObstacleMap:
     def __init__(self, config: ObstacleConfig):
         self._resolution = config.obstacle_resolution
         self._memory = config.obstacle_memory
+        self._sightings = config.obstacle_sightings
         self._size = max(2, round(config.obstacle_window / config.obstacle_resolution))
         self._clouds: deque[tuple[float, np.ndarray]] = deque()
 
@@ -60,11 +64,13 @@ class ObstacleMap:
         self._forget(stamp)
         first = np.floor(np.asarray(center_xy, float) / self._resolution).astype(np.int64)
         first -= self._size // 2
-        occupied = np.zeros((self._size, self._size), bool)
+        sightings = np.zeros((self._size, self._size), np.int32)
         for _, cells in self._clouds:
             inside = cells - first
             inside = inside[((inside >= 0) & (inside < self._size)).all(axis=1)]
-            occupied[inside[:, 1], inside[:, 0]] = True
+            sightings[inside[:, 1], inside[:, 0]] += 1
+        # The first clouds of all cannot agree with as many as are asked for.
+        occupied = sightings >= max(1, min(self._sightings, len(self._clouds)))
         # A point lies anywhere in its cell: the centre is the best guess.
         origin = (first + 0.5) * self._resolution
         return DistanceField(

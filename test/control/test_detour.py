@@ -29,8 +29,9 @@ def test_way_around_a_wall_has_the_length_that_geometry_says():
     turned = np.pi - 2.0 * (np.arccos(limit / to_end) - np.arctan2(2.0, 3.0))
     expected = 2.0 * tangent + limit * turned - 6.0
     found = around.at(np.array([[-3.0, 0.0]]))[0]
-    # Cells of 0.2 m round the wall up by as much, and the scheme's first order adds 3 %.
-    assert expected - 0.1 < found < expected + 0.5
+    # Cells of 0.2 m round the wall up by as much; the scheme's first order adds 3 %; and the last
+    # ROOM beside the wall counts up to TIGHT times, for about twice its width.
+    assert expected - 0.1 < found < expected + 0.5 + 0.4
     # From the goal's own side no detour.
     assert around.at(np.array([[1.0, 1.0]]))[0] < 0.2
 

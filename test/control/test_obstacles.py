@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 from geoaccel_ros.control.distance_field import FAR, DistanceField, distances_to, empty_field
 from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 
-CONFIG = ObstacleConfig(obstacle_resolution=0.1, obstacle_window=4.0, obstacle_memory=2.0)
+CONFIG = ObstacleConfig(
+    obstacle_resolution=0.1, obstacle_window=4.0, obstacle_memory=2.0, obstacle_sightings=1
+)
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 30))
@@ -66,6 +69,22 @@ def test_obstacles_are_forgotten_after_the_memory_and_seen_again():
     assert obstacles.distance_field(np.zeros(2), 2.1).at(near_first)[0] > 1.8
     obstacles.add(near_first, 2.2)
     assert obstacles.distance_field(np.zeros(2), 2.2).at(near_first)[0] < 0.1
+
+
+def test_a_cell_must_be_seen_by_as_many_clouds_as_asked_for():
+    obstacles = ObstacleMap(dataclasses.replace(CONFIG, obstacle_sightings=2))
+    once, twice = np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0]])
+
+    def clearances():
+        return obstacles.distance_field(np.zeros(2), 0.2).at(np.vstack((once, twice)))
+
+    # The first cloud has no other to agree with.
+    obstacles.add(np.vstack((once, once + 0.01, twice)), 0.0)
+    assert (clearances() < 0.1).all()
+    obstacles.add(twice, 0.1)
+    assert clearances()[0] > 1.8 and clearances()[1] < 0.1
+    obstacles.add(once, 0.2)
+    assert (clearances() < 0.1).all()
 
 
 def test_time_that_goes_back_forgets_the_future():

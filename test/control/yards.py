@@ -140,19 +140,22 @@ def drive(
     limit: float,
     pose_delay: float = 0.12,
     period: float = 0.05,
-    goal_config: GoalConfig | None = None,
+    never_finished: bool = False,
     position_noise: float = 0.02,
     yaw_noise: float = math.radians(0.5),
     linger: float = 0.0,
 ) -> Drive:
     """Drive through the yard's goals; stop ``linger`` s after the last one or at ``limit``.
 
+    After the last goal the robot is told to stand, unless ``never_finished``: then it is left to
+    the controller to bring it to rest at the first goal.
+
     The lidar and its odometry run at 10 Hz and arrive ``pose_delay`` late; the controller runs
     every ``period`` s and knows the stamp of what it gets.
     """
     rng = np.random.default_rng(seed)
     plant = Plant(np.array(yard.start, float))
-    goals = GoalSequence(yard.goals, goal_config or GoalConfig())
+    goals = GoalSequence(yard.goals, GoalConfig())
     obstacles = ObstacleMap(ObstacleConfig())
     angles = np.linspace(-math.pi, math.pi, 360, endpoint=False)
     mppi.reset()
@@ -184,8 +187,10 @@ def drive(
         if i % steps_per_update == 0 and measured is not None:
             stamp, state = measured
             state = mppi.predict(state, stamp, sent, now)
-            if goals.update(state[:2], max(abs(state[3]), abs(state[4]))) and goals.finished:
-                finished_at = now
+            if not never_finished:
+                goals.update(state[:2], max(abs(state[3]), abs(state[4])))
+                if goals.finished and finished_at is None:
+                    finished_at = now
             u = np.zeros(2)
             if not goals.finished:
                 update = mppi.update(state, goals.current, now)

@@ -40,7 +40,7 @@ class Parameters(Configuration):
         0.08, "Nearer than this to an obstacle a rollout counts as crashed.", unit="m", minimum=0.0
     )
     inflation: float = parameter(
-        0.5, "Beyond the radius, obstacles cost up to this distance.", unit="m", minimum=0.01
+        0.4, "Beyond the radius, obstacles cost up to this distance.", unit="m", minimum=0.01
     )
     goal_weight: float = parameter(
         1.0, "Cost of a second at a metre from the goal.", unit="1/(m s)", minimum=0.0
@@ -49,7 +49,7 @@ class Parameters(Configuration):
         0.5, "Cost of a second facing away from a far goal, halved.", unit="1/s", minimum=0.0
     )
     obstacle_weight: float = parameter(
-        10.0, "Cost of a second in touch with an obstacle.", unit="1/s", minimum=0.0
+        5.0, "Cost of a second in touch with an obstacle.", unit="1/s", minimum=0.0
     )
     reverse_weight: float = parameter(
         2.0, "Cost of each metre driven backwards.", unit="1/m", minimum=0.0
