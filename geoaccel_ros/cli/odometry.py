@@ -107,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         "backend": odometry.backend,
         "backend_reason": odometry.backend_reason,
         "threads": config.threads,
+        "voxel_m": odometry.voxel,
     }
     if truth is not None:
         result |= _errors(poses, truth)
@@ -179,8 +180,6 @@ def _register_all(
     odometry: Odometry, scans: ScanFolder, quiet: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return poses (N, 4, 4), their stamps (N,), statuses (N,) and milliseconds (N,)."""
-    # The first call compiles (once, for all runs on this machine); it is nobody's time.
-    warm_up(odometry)
     poses, stamps, statuses, milliseconds = [], [], [], []
     progress = tqdm(
         zip(scans.files, scans.stamps, strict=True),
@@ -203,20 +202,6 @@ def _register_all(
         stamps.append(result.stamp)
         statuses.append(result.status)
     return np.array(poses), np.array(stamps), np.array(statuses), np.array(milliseconds)
-
-
-def warm_up(odometry: Odometry) -> None:
-    """Compile what the hot path needs, by two small scans, and forget them."""
-    grid = np.linspace(-5.0, 5.0, 40)
-    x, y = (axis.ravel() for axis in np.meshgrid(grid, grid))
-    floor = np.column_stack([x, y, np.full_like(x, -1.0)])
-    wall = np.column_stack([x, np.full_like(x, 5.0), y])
-    for dtype in (np.float32, np.float64):
-        room = np.vstack([floor, wall, wall[:, [1, 0, 2]]]).astype(dtype)
-        times = np.linspace(0.0, 0.1, len(room))
-        odometry.register(room, times, 0.0)
-        odometry.register(room, times, 0.1)
-        odometry.reset()
 
 
 def _truth(path: Path, given: str | None, frames: int) -> np.ndarray | None:
@@ -254,7 +239,7 @@ def _plot(file: Path, poses: np.ndarray, truth: np.ndarray | None, points: np.nd
     top, side = figure.subplots(2, 1, height_ratios=(4, 1))
     start = poses[0, :3, 3]
     # The surroundings of the path; the whole range would shrink it to a dot.
-    near = np.abs(points - start).max(axis=1) < 20.0 + 1.5 * np.abs(poses[:, :3, 3] - start).max()
+    near = np.abs(points - start).max(axis=1) < 15.0 + 1.2 * np.abs(poses[:, :3, 3] - start).max()
     top.plot(*points[near][:, :2].T, ",", color="0.7", zorder=0)
     lines = [("odometry", poses, "-", "tab:blue")]
     if truth is not None:

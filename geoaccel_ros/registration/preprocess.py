@@ -13,10 +13,9 @@ def voxel_filter(
 
     Parameters
     ----------
-    xyz : ndarray (N, 3) of float32 or float64, metres
-        Any strides. Points with a NaN or an infinity are dropped, and so are those nearer to the
-        frame's origin than ``min_range`` (drivers write (0, 0, 0) for no return) or farther than
-        ``max_range``.
+    xyz : ndarray (N, 3), metres
+        Points with a NaN or an infinity are dropped, and so are those nearer to the frame's origin
+        than ``min_range`` (drivers write (0, 0, 0) for no return) or farther than ``max_range``.
     voxel : float
         Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
 
@@ -25,6 +24,8 @@ def voxel_filter(
     ndarray (M,) of int64, increasing
     """
     table = np.full(table_size(len(xyz)), EMPTY, np.int64)
+    # One type and layout: each other one would be compiled anew, in the middle of a run.
+    xyz = np.require(xyz, np.float64, ("C", "W"))
     return _voxel_filter(xyz, 1.0 / voxel, min_range**2, max_range**2, table)
 
 
@@ -107,7 +108,7 @@ def _voxel_filter(xyz, inverse_voxel, min_square, max_square, table):
     count = 0
     mask = len(table) - 1
     for i in range(len(xyz)):
-        x, y, z = np.float64(xyz[i, 0]), np.float64(xyz[i, 1]), np.float64(xyz[i, 2])
+        x, y, z = xyz[i, 0], xyz[i, 1], xyz[i, 2]
         square = x * x + y * y + z * z
         # False for NaN; an infinite coordinate gives an infinite square.
         if not (square >= min_square and square <= max_square and square < np.inf):
