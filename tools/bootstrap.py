@@ -186,19 +186,19 @@ class Environment:
             ):
                 self.run(command, quietly=True, env=environ)
         shutil.rmtree(self.path / "build")
-        self.check_imports("remove .venv and run this again")
+        self.check_imports("make clean, and try again")
 
     # With a distribution
 
     def install_missing(self) -> None:
         """Install what the distribution lacks, and leave what it has as it is."""
-        self.check_imports(f"install them with rosdep, or as ros-{self.distribution}-<package>")
+        self.check_imports("rosdep install --from-paths . --ignore-src")
         say("installing what the distribution lacks (minutes the first time)")
         # The distribution's messages are compiled for its numpy: another would crash them.
         constraints = self.path / "constraints.txt"
         constraints.write_text("numpy==" + self.value("import numpy; numpy.__version__"))
-        # setuptools: the distribution's may be older than editable installation.
-        wanted = [*direct_dependencies("dev" if self.dev else None), "setuptools>=64,<80"]
+        # The distribution's setuptools may be too old to install geoaccel_ros editable.
+        wanted = [*direct_dependencies("dev" if self.dev else None), "setuptools>=70.1,<80"]
         self.pip("install", "--constraint", constraints, *wanted)
 
     # Both
@@ -271,8 +271,8 @@ def check_interpreter(distribution: str | None) -> None:
         if version < OLDEST or importlib.util.find_spec("rclpy") is None:
             start_instead("/usr/bin/python3")
             raise Refusal(
-                f"ROS 2 {distribution} is sourced, but {spoken} is not its interpreter "
-                "(3.10 or newer, with rclpy): make setup PYTHON=/usr/bin/python3"
+                f"ROS 2 {distribution} is sourced, but {spoken} finds no rclpy or is older than "
+                "3.10: name the distribution's interpreter (make setup PYTHON=...)"
             )
         return
     if platform.system() != "Linux" or platform.machine() != "x86_64":
