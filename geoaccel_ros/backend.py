@@ -1,5 +1,7 @@
 """What the accelerated capabilities share about their devices."""
 
+from collections.abc import Callable
+
 
 class BackendError(RuntimeError):
     """A backend that was asked for cannot be used; the message says why and what helps."""
@@ -18,8 +20,12 @@ def cuda_problem() -> str | None:
     return None if count else "no CUDA device; check the NVIDIA driver with nvidia-smi"
 
 
-def choose_backend(requested: str) -> tuple[str, str]:
+def choose_backend(
+    requested: str, find_problem: Callable[[], str | None] = cuda_problem
+) -> tuple[str, str]:
     """Return the backend to use ("cpu" or "cuda") for a request of auto, cpu or cuda, and why.
+
+    ``find_problem`` says why CUDA cannot be used, or None; by default, why CuPy cannot.
 
     Raises
     ------
@@ -28,7 +34,7 @@ def choose_backend(requested: str) -> tuple[str, str]:
     """
     if requested == "cpu":
         return "cpu", "asked for"
-    problem = cuda_problem()
+    problem = find_problem()
     if requested == "cuda":
         if problem:
             raise BackendError(f"backend cuda was asked for, but {problem}; or set backend: cpu")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoaccel_ros.backend import BackendError
+from geoaccel_ros.backend import choose_backend
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.control import delay
 from geoaccel_ros.control.detour import detour
@@ -378,18 +378,13 @@ class Mppi:
 
     def _choose_rollouts(self):
         """Return where rollouts run, its name and why."""
-        requested = self._config.backend
-        if requested == "cpu":
-            return self._cpu, "cpu", "asked for"
-        problem = _cuda_problem()
-        if problem and requested == "cuda":
-            raise BackendError(f"backend cuda was asked for, but {problem}; or set backend: cpu")
-        if problem:
-            return self._cpu, "cpu", problem
+        name, reason = choose_backend(self._config.backend, _cuda_problem)
+        if name == "cpu":
+            return self._cpu, name, reason
         from geoaccel_ros.control.rollouts_cuda import CudaRollouts
 
-        rollouts = CudaRollouts(self.system, self._config.samples, self._config.horizon, self._cpu)
-        return rollouts, "cuda", "asked for" if requested == "cuda" else "a CUDA device is present"
+        samples, horizon = self._config.samples, self._config.horizon
+        return CudaRollouts(self.system, samples, horizon, self._cpu), name, reason
 
     def _warm_up(self) -> None:
         """Compile everything, and compare CUDA with the CPU, before the first deadline."""
