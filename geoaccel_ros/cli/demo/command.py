@@ -33,10 +33,6 @@ _START_TIMEOUT = 150.0
 # For clouds on their way, and for diagnostics that count them.
 _DRAIN = 2.5
 
-_ATE_MAX = 0.3  # m
-_ATE_MAX_OF_PATH = 0.02
-_REALTIME_MIN = 0.95
-
 
 def add_parsers(subparsers) -> None:
     """Add ``demo``."""
@@ -61,21 +57,24 @@ def add_parsers(subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo; 0 only if the robot did its task and nothing was lost."""
     config = args.config or share_path("config/demo.yaml")
-    goals = _goals(config)
+    goals, model = _task(config)
     output = _empty_folder(args.output)
     os.environ.update(demo_environment())
     say = _progress(quiet=args.json == "-")
 
     observed = _drive(config, output, args.timeout, len(goals), say)
 
+    # Imported here, as ROS is below: `geoaccel --help` and the file commands need neither.
+    from geoaccel_ros.cli.demo.verdict import judge, report
+
     say("reading the bag")
-    summary = _judge(output, goals, observed)
+    summary = judge(output, goals, model, observed)
     write_json(summary, output / "summary.json")
     if args.json is not None:
         write_json(summary, args.json)
     say.end()
     if args.json != "-":
-        print(_report(summary, output))
+        print(report(summary, output))
     for failure in summary["failures"]:
         print(f"demo failed: {failure}", file=sys.stderr)
     return 1 if summary["failures"] else 0
@@ -83,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
     """Run all nodes until the goals are reached or time is up; return what they last said."""
-    # Imported here: `geoaccel --help` and the file commands need no ROS.
     import rclpy
     from rclpy.signals import SignalHandlerOptions
 
@@ -183,129 +181,13 @@ def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:
     return simulated / wall if wall > 0.0 else 0.0
 
 
-def _judge(output: Path, goals: np.ndarray, observed: dict) -> dict:
-    """Return summary.json's content and draw the pictures."""
-    from geoaccel_ros.cli.demo.evaluation import read_bag
-    from geoaccel_ros.cli.demo.pictures import draw_latency, draw_trajectory
-    from geoaccel_ros.simulation.floorplan import obstacle_footprints
-    from geoaccel_ros.simulation.world import load_model
-
-    recording = read_bag(output / "bag")
-    said = observed["diagnostics"]
-    simulation, controller = said["mujoco_simulation"], said["mppi_controller"]
-    published = int(simulation["clouds out"])
-    registered = int(said["lidar_odometry"]["clouds registered"])
-    decoded = int(said["cloud_decoder"]["clouds out"])
-    reached = int(controller["goals reached"])
-    codec = recording.codec
-    summary = {
-        "goal_reached": reached == len(goals),
-        "goals_reached": reached,
-        "goals": len(goals),
-        "contacts": int(simulation["contacts"]),
-        "odometry": {
-            "ate_rmse_m": recording.ate_rmse(),
-            "path_m": recording.path_length(),
-            "frames": registered,
-            "dropped": published - registered,
-        },
-        "compression": {
-            "ratio": codec.bytes_original / max(codec.bytes_compressed, 1),
-            "bits_per_point": 8 * codec.bytes_compressed / max(codec.points, 1),
-            "max_error_m": codec.max_coordinate,
-            "frames": decoded,
-            "lost": published - decoded,
-            "compared": codec.clouds,
-            "damaged": len(codec.damaged),
-        },
-        "latency_ms": {
-            key: _percentiles(said[node], name)
-            for key, node, name in (
-                ("odometry", "lidar_odometry", "odometry"),
-                ("encoder", "cloud_encoder", "encode"),
-                ("decoder", "cloud_decoder", "decode"),
-                ("mppi", "mppi_controller", "update"),
-            )
-        },
-        "latency_on_wire_ms": {
-            name: {"p50": float(np.median(ms)), "p99": float(np.percentile(ms, 99))}
-            for name, ms in recording.latency_ms.items()
-            if len(ms)
-        },
-        "simulation": {
-            "realtime_factor": observed["realtime_factor"],
-            "simulated_s": float(simulation["simulated time [s]"]),
-            "clouds": published,
-        },
-        "nodes": observed["usage"],
-        "exit_statuses": observed["statuses"],
-    }
-    summary["failures"] = _failures(summary)
-    model = load_model("yard")
-    draw_trajectory(output / "trajectory.png", recording, goals, obstacle_footprints(model))
-    draw_latency(output / "latency.png", recording, observed["usage"])
-    return summary
-
-
-def _failures(summary: dict) -> list[str]:
-    """Return what kept the demo from passing, one line each."""
-    odometry, codec = summary["odometry"], summary["compression"]
-    limit = min(_ATE_MAX, _ATE_MAX_OF_PATH * odometry["path_m"])
-    factor = summary["simulation"]["realtime_factor"]
-    conditions = [
-        (
-            summary["goal_reached"],
-            f"{summary['goals_reached']} of {summary['goals']} goals reached",
-        ),
-        (summary["contacts"] == 0, f"the robot touched something {summary['contacts']} times"),
-        (odometry["dropped"] == 0, f"lidar_odometry lost {odometry['dropped']} clouds"),
-        (codec["lost"] == 0, f"the codec lost {codec['lost']} clouds"),
-        (codec["damaged"] == 0, f"{codec['damaged']} decoded clouds differ from their originals"),
-        (
-            odometry["ate_rmse_m"] < limit,
-            f"odometry error {odometry['ate_rmse_m']:.3f} m, limit {limit:.3f} m",
-        ),
-        (factor >= _REALTIME_MIN, f"real-time factor {factor:.3f}, limit {_REALTIME_MIN}"),
-    ]
-    failures = [text for holds, text in conditions if not holds]
-    for name, status in summary["exit_statuses"].items():
-        if status != 0:
-            failures.append(f"{name} ended with status {status}")
-    return failures
-
-
-def _report(summary: dict, output: Path) -> str:
-    odometry, codec = summary["odometry"], summary["compression"]
-    latencies = (f"{k} {v['p50']:.1f} / {v['p99']:.1f}" for k, v in summary["latency_ms"].items())
-    loads = (
-        f"{k} {v['cpu_share']:.2f}, {v['memory_mib']:.0f} MiB" for k, v in summary["nodes"].items()
-    )
-    lines = [
-        f"goals         {summary['goals_reached']} of {summary['goals']} reached, "
-        f"{summary['contacts']} contacts, {summary['simulation']['simulated_s']:.1f} s simulated at "
-        f"{summary['simulation']['realtime_factor']:.3f} of real time",
-        f"odometry      {odometry['ate_rmse_m']:.3f} m RMSE over {odometry['path_m']:.1f} m, "
-        f"{odometry['frames']} clouds, {odometry['dropped']} lost",
-        f"compression   ratio {codec['ratio']:.2f}, {codec['bits_per_point']:.1f} bits a point, "
-        f"largest error {1e3 * codec['max_error_m']:.2f} mm, {codec['frames']} clouds, "
-        f"{codec['lost']} lost",
-        "latency p50 / p99 [ms]   " + "   ".join(latencies),
-        "CPU (cores), memory      " + "   ".join(loads),
-        f"written to {output}: summary.json, trajectory.png, latency.png, bag, logs",
-    ]
-    return "\n".join(lines)
-
-
-def _percentiles(values: dict[str, str], name: str) -> dict[str, float]:
-    return {p: float(values.get(f"{name} {p} [ms]", "nan")) for p in ("p50", "p99")}
-
-
-def _goals(config: Path) -> np.ndarray:
-    """Return the goals (N, 2) in the odom frame that a parameter file gives mppi_controller."""
+def _task(config: Path) -> tuple[np.ndarray, str]:
+    """Return the goals (N, 2), in the odom frame, and the model that a parameter file names."""
     try:
         content = yaml.safe_load(config.read_text(encoding="utf-8"))
         flat = content["mppi_controller"]["ros__parameters"]["goals"]
-        return np.array(flat, float).reshape(-1, 2)
+        simulation = content.get("mujoco_simulation", {}).get("ros__parameters", {})
+        return np.array(flat, float).reshape(-1, 2), simulation.get("model", "yard")
     except OSError as error:
         raise UserError(f"cannot read '{config}': {error.strerror}") from None
     except (yaml.YAMLError, KeyError, TypeError, ValueError):
