@@ -18,11 +18,11 @@ endif
 .PHONY: help setup demo test bench lint colcon launch-test clean
 
 help:
-	@echo 'make setup        environment for development in .venv (others do it too)'
-	@echo 'make demo         drive the simulated robot through the yard     [DEMO_ARGS=...]'
-	@echo 'make test         run the tests                                [PYTEST_ARGS=...]'
-	@echo 'make launch-test  run only the tests of the launch files; needs launch and launch_ros'
-	@echo 'make bench        run the benchmarks'
+	@echo 'make setup        make the environment in .venv; the others do it too'
+	@echo 'make demo         drive the simulated robot through the yard [DEMO_ARGS=...]'
+	@echo 'make test         run the tests [PYTEST_ARGS=...]'
+	@echo 'make launch-test  run only the tests of the launch files; needs launch and launch_ros [PYTEST_ARGS=...]'
+	@echo 'make bench        run the benchmarks [BENCH_ARGS=...]'
 	@echo 'make lint         check style'
 	@echo 'make colcon       build and check the package as a workspace does: build/ install/ log/'
 	@echo 'make clean        remove what was made here'
