@@ -55,13 +55,13 @@ class Parameters(Configuration):
         2.0, "Cost of each metre driven backwards.", unit="1/m", minimum=0.0
     )
     turn_weight: float = parameter(
-        0.05,
+        0.15,
         "Cost of a second of turning at 1 rad/s; grows as its square.",
         unit="s/rad^2",
         minimum=0.0,
     )
     change_weight: float = parameter(
-        0.5,
+        3.0,
         "Cost of a second of commands that change by 1 m/s or 1 rad/s a step; grows as its square.",
         unit="s/m^2",
         minimum=0.0,
