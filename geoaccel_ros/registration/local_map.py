@@ -34,7 +34,8 @@ class LocalMap:
     radius : float
         Voxels farther than this from the centre are forgotten, metres.
     capacity : int
-        The most voxels ever held; the farthest make room.
+        The most voxels ever held. When three quarters are taken, the nearest half of them stays;
+        what still does not fit is left out.
     origin : ndarray (3,), metres
         A point of the map's frame near all that will be mapped.
     """
@@ -95,10 +96,10 @@ class LocalMap:
         """
         points = points - self.origin
         centre = np.asarray(centre, np.float64) - self.origin
-        self._make_room(len(points), centre)
+        self._make_room(centre)
         touched = np.empty(len(points), np.int64)
         self.size, count = _add(
-            points[: self._capacity],
+            points,
             1.0 / self.voxel,
             self._keys,
             self._counts,
@@ -119,16 +120,16 @@ class LocalMap:
             self._planar,
         )
 
-    def _make_room(self, incoming: int, centre: np.ndarray) -> None:
+    def _make_room(self, centre: np.ndarray) -> None:
         # Each forgetting rebuilds the hash table, so it waits until it is worth it.
         moved = np.linalg.norm(centre - self._pruned_at) > 0.1 * self.radius
-        full = self.size + incoming > self._capacity
+        full = self.size > 0.75 * self._capacity
         if not (moved or full) or self.size == 0:
             return
         squares = np.sum((self.means - centre) ** 2, axis=1)
         keep = squares <= self.radius**2
-        room = max(self._capacity - incoming, 0)
-        if np.count_nonzero(keep) > room:
+        room = self._capacity // 2
+        if full and np.count_nonzero(keep) > room:
             keep[:] = False
             keep[np.argpartition(squares, room)[:room]] = True
         kept = np.flatnonzero(keep)

@@ -9,7 +9,7 @@ from geoaccel_ros.registration import se3
 # Standard deviations of the acceleration, m/s^2 and rad/s^2: how far the motion may depart from
 # the prediction. A scan that sees planes in all directions outweighs it by orders of magnitude;
 # along a direction that no plane fixes (a corridor's) the prediction is all there is.
-_ACCELERATIONS = np.array([5.0] * 3 + [20.0] * 3)
+_ACCELERATIONS = np.array([3.0] * 3 + [10.0] * 3)
 # Standard deviations of the first pose and twist: the pose is exact by definition, the motion
 # unknown.
 _FIRST_DEVIATIONS = np.array([1e-3] * 6 + [10.0] * 3 + [3.0] * 3)

@@ -290,7 +290,7 @@ class Odometry:
                 predicted = self._motion.at(middle)
                 motion, equations, problem = self._align(points, ages_thinned, predicted)
             if problem:
-                # One of the two is bad, and nobody can tell which: the newer one is the better seed.
+                # One of the two is bad, who knows which: the newer one is the better seed.
                 reason = (
                     f"the first scan and this one do not fit ({problem}): started with this one"
                 )
@@ -319,8 +319,8 @@ class Odometry:
         prior = np.linalg.inv(predicted.covariance)
         # Range at which a rotation is weighed against a translation.
         reach = float(np.sqrt(np.mean(np.sum(points**2, axis=1))))
-        # A map of one scan is bent by the motion during it, and a scan bent alike fits it best: until
-        # that is mended the twist must come from the motion between the two alone.
+        # A map of one scan is bent by the motion during it, and a scan bent alike fits it best:
+        # until that is mended the twist must come from the motion between the two alone.
         leverage = ages if self._first is None else np.zeros_like(ages)
         moved = np.empty_like(points)
         motion, shift = predicted, np.inf

@@ -20,7 +20,9 @@ extern "C" __global__ void nearest(
     const float y = active ? queries[3 * query + 1] : 0.0f;
     const float z = active ? queries[3 * query + 2] : 0.0f;
 
-    float best = INFINITY;
+    // NVRTC has no INFINITY: its bits.
+    const float infinity = __int_as_float(0x7f800000);
+    float best = infinity;
     int best_index = -1;
     for (int start = 0; start < target_count; start += kTile) {
         const int filled = min(kTile, target_count - start);
@@ -48,5 +50,5 @@ extern "C" __global__ void nearest(
     }
     const bool matched = best <= max_square;
     indices[query] = matched ? best_index : -1;
-    squares[query] = matched ? best : INFINITY;
+    squares[query] = matched ? best : infinity;
 }

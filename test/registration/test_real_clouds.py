@@ -1,0 +1,90 @@
+"""Odometry and registration on real data, where it lies beside the repository."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.icp import register
+from geoaccel_ros.registration.metrics import path_length, relative_pose_error
+from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
+from geoaccel_ros.registration.preprocess import deskew
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+pytestmark = pytest.mark.skipif(not SHARED.exists(), reason="real data lies in ../shared")
+
+
+@pytest.fixture(scope="module")
+def lidar_data():
+    sys.path.insert(0, str(SHARED / "tools"))
+    import lidar_data
+
+    yield lidar_data
+    sys.path.remove(str(SHARED / "tools"))
+
+
+def run(frames):
+    odometry = Odometry(OdometryConfig())
+    results = [odometry.register(xyz, None, stamp) for stamp, xyz, _, _ in frames]
+    assert [r.status for r in results] == ["seeded"] + ["registered"] * (len(frames) - 1)
+    poses = np.array([r.T_odom_base for r in results])
+    assert np.isfinite(poses).all()
+    return poses, np.array([pose for *_, pose in frames])
+
+
+def test_car_on_a_street(lidar_data):
+    estimate, truth = run(list(islice(lidar_data.sequence("kitti_raw_0005"), 30)))
+    # GPS and INS, good to 0.3 m: it tells scale and gross error.
+    assert path_length(estimate) == pytest.approx(path_length(truth), rel=0.05)
+    translation, rotation = relative_pose_error(estimate, truth, 10)
+    assert translation < 0.3 and np.degrees(rotation) < 0.15
+
+
+def test_hand_held_indoors(lidar_data):
+    estimate, truth = run(list(lidar_data.sequence("balm_realworld")))
+    translation, rotation = relative_pose_error(estimate, truth, 1)
+    assert translation < 0.01 and np.degrees(rotation) < 0.1
+
+
+@pytest.mark.parametrize("name", ["kitti_00_094_095", "balm_00", "balm_07"])
+def test_pairs_from_identity(lidar_data, name):
+    target, source, truth, metres, degrees = next(
+        pair[1:] for pair in lidar_data.pairs() if pair[0] == name
+    )
+    result = register(target, source, voxel=0.2, max_distance=1.0, threads=2)
+    assert result.converged, result.reason
+    error = se3.inverse(truth) @ result.T_target_source
+    assert np.linalg.norm(error[:3, 3]) < metres
+    assert np.degrees(np.linalg.norm(se3.log_rotation(error[:3, :3]))) < degrees
+
+
+def test_deskew_agrees_with_another_one():
+    """A hand-held lidar with an IMU: constant twist explains what their deskewing did."""
+    folder = SHARED / "data" / "newer_college_deskew"
+    raw = np.fromfile(folder / "raw_00.bin", "<f4").reshape(-1, 3).astype(float)
+    times = np.fromfile(folder / "times_00.bin", "<f4").astype(float)
+    theirs = np.fromfile(folder / "deskewed_00.bin", "<f4").reshape(-1, 3).astype(float)
+    far = np.linalg.norm(raw, axis=1) > 1.0
+    raw, times, theirs = raw[far], times[far], theirs[far]
+    # In their frame, half a turn about z and a few millimetres away, found from the points alone.
+    twist, T_theirs_ours = np.zeros(6), np.diag([-1.0, -1.0, 1.0, 1.0])
+    for _ in range(10):
+        moved = deskew(raw, times, twist, 0.0)
+        moved = moved @ T_theirs_ours[:3, :3].T + T_theirs_ours[:3, 3]
+        levers = moved - T_theirs_ours[:3, 3]
+        crosses = np.zeros((len(raw), 3, 3))
+        crosses[:, [0, 1, 2], [1, 2, 0]] = levers[:, [2, 0, 1]]
+        crosses[:, [1, 2, 0], [0, 1, 2]] = -levers[:, [2, 0, 1]]
+        rows = np.concatenate([np.broadcast_to(np.eye(3), crosses.shape), crosses], axis=2)
+        rows = np.concatenate([rows, times[:, None, None] * rows], axis=2).reshape(-1, 12)
+        step = np.linalg.lstsq(rows, (theirs - moved).ravel(), rcond=None)[0]
+        T_theirs_ours = se3.perturbed(T_theirs_ours, step[:6])
+        to_ours = T_theirs_ours[:3, :3].T
+        twist = twist + np.concatenate([to_ours @ step[6:9], to_ours @ step[9:]])
+    left = np.linalg.norm(theirs - moved, axis=1)
+    skew = np.linalg.norm(deskew(raw, times, twist, 0.0) - raw, axis=1)
+    assert np.median(left) < 0.1 * np.median(skew)

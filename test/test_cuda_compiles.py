@@ -1,0 +1,41 @@
+"""Every .cu file compiles for every GPU that the package supports, without a GPU."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "geoaccel_ros"
+FILES = sorted(PACKAGE.glob("**/*.cu"))
+# Turing, Ampere (server, Orin), Ada, Hopper, Blackwell (server, desktop).
+CAPABILITIES = (75, 80, 87, 89, 90, 100, 120)
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI needs CuPy and nvidia-cuda-nvrtc (extra [dev]): {error}")
+        pytest.skip(f"needs CuPy and nvidia-cuda-nvrtc (extra [dev]): {error}")
+    return nvrtc
+
+
+def test_there_are_kernels():
+    assert FILES
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_compiles(nvrtc, file, capability):
+    program = nvrtc.createProgram(file.read_text(), file.name, (), ())
+    try:
+        nvrtc.compileProgram(program, ("--std=c++17", f"--gpu-architecture=sm_{capability}"))
+        assert len(nvrtc.getCUBIN(program)) > 100
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
