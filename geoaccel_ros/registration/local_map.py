@@ -52,7 +52,10 @@ class LocalMap:
         self._scatters = np.empty((capacity, 6))
         self._normals = np.empty((capacity, 3))
         self._planar = np.empty(capacity, np.bool_)
-        self._table = np.full(table_size(capacity), -1, np.int32)
+        # Points in the voxel when its normal was found.
+        self._counts_at_normal = np.empty(capacity)
+        self._table = np.empty(table_size(capacity), np.int32)
+        _rehash(self._keys[:0], self._table)
         self._pruned_at = self.origin
 
     @property
@@ -105,6 +108,7 @@ class LocalMap:
             self._counts,
             self._means,
             self._scatters,
+            self._counts_at_normal,
             self._table,
             self.size,
             touched,
@@ -118,6 +122,7 @@ class LocalMap:
             self._table,
             self._normals,
             self._planar,
+            self._counts_at_normal,
         )
 
     def _make_room(self, centre: np.ndarray) -> None:
@@ -140,6 +145,7 @@ class LocalMap:
             self._scatters,
             self._normals,
             self._planar,
+            self._counts_at_normal,
         ):
             array[: len(kept)] = array[kept]
         self.size = len(kept)
@@ -169,7 +175,9 @@ def _rehash(keys, table):
 
 
 @njit(cache=True)
-def _add(points, inverse_voxel, keys, counts, means, scatters, table, size, touched):
+def _add(
+    points, inverse_voxel, keys, counts, means, scatters, counts_at_normal, table, size, touched
+):
     """Accumulate by Welford's update, which loses nothing where the mean is far from zero.
 
     A point that would need a voxel beyond the capacity is left out.
@@ -190,6 +198,7 @@ def _add(points, inverse_voxel, keys, counts, means, scatters, table, size, touc
             counts[i] = 0.0
             means[i] = 0.0
             scatters[i] = 0.0
+            counts_at_normal[i] = 0.0
         if not latest[i]:
             latest[i] = True
             touched[count_touched] = i
@@ -215,12 +224,21 @@ def _add(points, inverse_voxel, keys, counts, means, scatters, table, size, touc
 
 
 @njit(cache=True)
-def _update_normals(indices, keys, counts, means, scatters, table, normals, planar):
-    """Find the normal around each voxel from the Gaussian of its 27 neighbours together."""
+def _update_normals(
+    indices, keys, counts, means, scatters, table, normals, planar, counts_at_normal
+):
+    """Find the normal around each voxel from the Gaussian of its 27 neighbours together.
+
+    Again only where the voxel has grown by a tenth since: what many points found few more do not
+    change. A full one has its normal found again each time, for its surroundings may be younger.
+    """
     scatter = np.empty(6)
     normal = np.empty(3)
     for position in range(len(indices)):
         i = indices[position]
+        if counts_at_normal[i] < counts[i] < 1.1 * counts_at_normal[i]:
+            continue
+        counts_at_normal[i] = counts[i]
         ix, iy, iz = unpack(keys[i])
         count = 0.0
         sx, sy, sz = 0.0, 0.0, 0.0

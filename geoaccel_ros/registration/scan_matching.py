@@ -165,9 +165,11 @@ def _accumulate(
             row[5] = lx * axis[1] - ly * axis[0]
             for a in range(6):
                 row[6 + a] = ages[i] * row[a]
-            for a in range(12):
+            # Scans without times have no second half.
+            columns = 12 if ages[i] != 0.0 else 6
+            for a in range(columns):
                 gradient[a] += weight * row[a] * error
-                for b in range(a, 12):
+                for b in range(a, columns):
                     hessian[a, b] += weight * row[a] * row[b]
     for a in range(12):
         for b in range(a):
