@@ -16,6 +16,8 @@ _FIRST_DEVIATIONS = np.array([1e-3] * 6 + [10.0] * 3 + [3.0] * 3)
 # Velocities older than this many seconds say nothing of the present one: from there on the
 # prediction stands still.
 _LONGEST_PREDICTION = 1.0
+# By then hardly anything is known; more would only make the matrices ill-conditioned.
+_LONGEST_GROWTH = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,14 @@ class Motion:
         coasting = min(elapsed, _LONGEST_PREDICTION)
         T_odom_base = self.T_odom_base @ se3.exp(self.twist * coasting)
         twist = self.twist if coasting == elapsed else np.zeros(6)
+        growing = min(elapsed, _LONGEST_GROWTH)
         transition = np.eye(12)
-        transition[:6, 6:] = elapsed * np.eye(6)
-        velocity = np.diag((_ACCELERATIONS * elapsed) ** 2)
+        transition[:6, 6:] = growing * np.eye(6)
+        velocity = np.diag((_ACCELERATIONS * growing) ** 2)
         noise = np.block(
             [
-                [elapsed**2 / 3.0 * velocity, elapsed / 2.0 * velocity],
-                [elapsed / 2.0 * velocity, velocity],
+                [growing**2 / 3.0 * velocity, growing / 2.0 * velocity],
+                [growing / 2.0 * velocity, velocity],
             ]
         )
         covariance = transition @ self.covariance @ transition.T + noise

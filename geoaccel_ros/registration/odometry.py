@@ -120,7 +120,7 @@ class OdometryResult:
         Why, for all but "registered", where it may be empty.
     stamp : float, seconds
         The instant that the pose refers to: the end of the sweep, that is the header's stamp plus
-        the largest of the points' times; the header's stamp where times are missing or not used.
+        the largest time of the points used; the header's stamp where times are missing or not used.
     T_odom_base : ndarray (4, 4) of float64
     twist : ndarray (6,)
         Velocity of the base in the base frame, [vx vy vz wx wy wz], m/s and rad/s.
@@ -198,11 +198,21 @@ class Odometry:
         xyz : ndarray (N, 3) of float32 or float64, metres
             The points in the base frame. NaN and (0, 0, 0) may be among them.
         times : ndarray (N,) of float64, seconds, or None
-            Each point's time relative to ``stamp`` (:func:`..pointcloud.times.point_times`).
+            Each point's time relative to ``stamp``, as
+            :func:`geoaccel_ros.pointcloud.times.point_times` gives it. Taken as None where the
+            time of a point in use is not finite.
         stamp : float, seconds
             The header's stamp.
+
+        Raises
+        ------
+        ValueError
+            If the arrays' shapes do not fit.
         """
         xyz = np.array(xyz, np.float64)
+        if xyz.ndim != 2 or xyz.shape[1] != 3 or (times is not None and len(times) != len(xyz)):
+            shapes = f"{xyz.shape} and {None if times is None else np.shape(times)}"
+            raise ValueError(f"points and times of shapes {shapes}, must be (N, 3) and (N,)")
         voxel = self.voxel or self._voxel_for(xyz)
         keep = voxel_filter(
             xyz, _MAP_POINTS_VOXEL * voxel, self.config.min_range, self.config.max_range
@@ -210,7 +220,9 @@ class Odometry:
         scan = xyz[keep]
         offsets = np.zeros(len(scan))
         if times is not None and self.config.deskew and len(scan):
-            offsets = np.asarray(times[keep], np.float64)
+            offsets = np.asarray(times, np.float64)[keep]
+            if not np.all(np.isfinite(offsets)):
+                offsets = np.zeros(len(scan))
         # The points fix the pose at the middle of the sweep, the twist takes it from there to the
         # end.
         middle = stamp + float(np.mean(offsets)) if len(scan) else stamp

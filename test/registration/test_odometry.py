@@ -124,6 +124,26 @@ def test_lost_scans_are_bridged_over_real_time(curve_at):
     np.testing.assert_allclose(found[:3, 3], moved[:3, 3], atol=0.03)
 
 
+def test_a_long_silence_is_survived():
+    odometry = Odometry(OdometryConfig())
+    run(odometry, drive(still, 0.1), 0.0, 5)
+    for gap in (30.0, 1e6):
+        result = run(odometry, drive(still, 0.1), 0.5, 1, first_stamp=100.0 + gap)[0][0]
+        assert result.status == "registered"
+        np.testing.assert_allclose(result.T_odom_base, np.eye(4), atol=0.02)
+
+
+def test_wrong_shapes_and_times():
+    odometry = Odometry(OdometryConfig())
+    with pytest.raises(ValueError, match=r"shapes \(5, 2\) and None"):
+        odometry.register(np.zeros((5, 2)), None, 0.0)
+    with pytest.raises(ValueError, match=r"shapes \(5, 3\) and \(4,\)"):
+        odometry.register(np.zeros((5, 3)), np.zeros(4), 0.0)
+    xyz, times = scan(drive(still, 0.1), 0.0)
+    times[::10] = np.nan
+    assert odometry.register(xyz, times, 5.0).stamp == 5.0
+
+
 def test_a_scan_from_elsewhere_fails_and_leaves_the_map_alone(curve_at):
     odometry = Odometry(OdometryConfig())
     results, _ = run(odometry, curve_at, 0.0, 20)
