@@ -240,7 +240,7 @@ def _plot(file: Path, poses: np.ndarray, truth: np.ndarray | None, points: np.nd
     start = poses[0, :3, 3]
     # The surroundings of the path; the whole range would shrink it to a dot.
     near = np.abs(points - start).max(axis=1) < 15.0 + 1.2 * np.abs(poses[:, :3, 3] - start).max()
-    top.plot(*points[near][:, :2].T, ",", color="0.7", zorder=0)
+    top.plot(*points[near][:, :2].T, ".", markersize=1.0, color="0.6", zorder=0)
     lines = [("odometry", poses, "-", "tab:blue")]
     if truth is not None:
         aligned = poses[0] @ np.linalg.inv(truth[0]) @ truth
