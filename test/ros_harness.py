@@ -183,6 +183,15 @@ class Probe:
             lambda: f"{name} {count} of {node}; it says {self.diagnostics(node)}",
         )
 
+    def wait_for_connections(self, node: str, **counts: int) -> None:
+        """Wait until a node has found ``subscribers`` or ``publishers`` of topics.
+
+        ``subscribers_of_odom=2`` waits for two subscribers of ``odom``.
+        """
+        for name, count in counts.items():
+            kind, _, topic = name.partition("_of_")
+            self.wait_for_count(node, f"{kind} of {topic.replace('__', '/')}", count)
+
     def _spin(self) -> None:
         try:
             self._executor.spin()

@@ -55,6 +55,7 @@ class ManagedNode(LifecycleNode):
         self.counters = Counters()
         self.latencies: dict[str, Latency] = {}
         self._removals: list[Callable[[], object]] = []
+        self._connections: dict[str, Callable[[], int]] = {}
         self._is_active = False
         parameters.declare(self, self.CONFIG)
         self.add_on_set_parameters_callback(self._on_set_parameters)
@@ -102,6 +103,7 @@ class ManagedNode(LifecycleNode):
             qos_overriding_options=qos.overridable(),
         )
         self._removals.append(lambda: self.destroy_lifecycle_publisher(publisher))
+        self._connections[f"subscribers of {topic}"] = publisher.get_subscription_count
         return publisher
 
     def subscribe(
@@ -142,6 +144,9 @@ class ManagedNode(LifecycleNode):
             qos_overriding_options=qos.overridable(),
         )
         self._removals.append(lambda: self.destroy_subscription(subscription))
+        # Older rclpy does not tell what a subscription has found; the graph knows nearly as well.
+        found = getattr(subscription, "get_publisher_count", lambda: self.count_publishers(topic))
+        self._connections[f"publishers of {topic}"] = found
         return subscription
 
     def offer(self, service_type: type, name: str, callback: Callable):
@@ -217,6 +222,7 @@ class ManagedNode(LifecycleNode):
             for remove in self._removals:
                 remove()
             self._removals.clear()
+            self._connections.clear()
 
     # Parameters, events and diagnostics.
 
@@ -242,7 +248,9 @@ class ManagedNode(LifecycleNode):
 
     def _publish_diagnostics(self) -> None:
         status = self._report()
-        values = {**status.values, **self.counters.values()}
+        # A message is lost where the two ends have not found each other yet: told for each topic.
+        connections = {name: count() for name, count in self._connections.items()}
+        values = {**status.values, **self.counters.values(), **connections}
         for name, latency in self.latencies.items():
             values.update(latency.values(name))
         message = DiagnosticArray(

@@ -55,14 +55,26 @@ def test_nothing_is_lost_and_the_pose_moves_with_the_car(nodes, probe, clouds, t
     odometry = probe.listen(Odometry, "/odom", qos.reliable(100))
     decoded = probe.listen(PointCloud2, "/points/decompressed", qos.reliable(100))
     player = probe.speak(PointCloud2, "/points", qos.sensor_data(), subscribers=2)
-    wait_for(lambda: probe.node.count_subscribers("/points/compressed") >= 1, what="the decoder")
+    probe.wait_for_connections("lidar_odometry", publishers_of_points=1, subscribers_of_odom=1)
+    probe.wait_for_connections(
+        "cloud_encoder", publishers_of_points=1, subscribers_of_points__compressed=1
+    )
+    probe.wait_for_connections(
+        "cloud_decoder",
+        publishers_of_points__compressed=1,
+        subscribers_of_points__decompressed=1,
+    )
 
     due = time.monotonic()
     for cloud in clouds:
         time.sleep(max(0.0, due - time.monotonic()))
         player.publish(cloud)
         due += 0.1
-    wait_for(lambda: len(odometry) == FRAMES and len(decoded) == FRAMES, 30.0, "all clouds")
+    wait_for(
+        lambda: len(odometry) == FRAMES and len(decoded) == FRAMES,
+        30.0,
+        lambda: f"{FRAMES} clouds; {len(odometry)} poses, {len(decoded)} decoded; {counts(probe)}",
+    )
 
     for original, received in zip(clouds, decoded, strict=True):
         original = deserialize_message(original, PointCloud2)
@@ -80,6 +92,12 @@ def test_nothing_is_lost_and_the_pose_moves_with_the_car(nodes, probe, clouds, t
     moved = np.linalg.inv(poses[0]) @ poses[-1]
     expected = np.linalg.inv(truth[0]) @ truth[-1]
     assert np.linalg.norm(moved[:3, 3] - expected[:3, 3]) < 1.0
+
+
+def counts(probe):
+    """What the nodes say of what they received and of what became of it."""
+    names = ("lidar_odometry", "cloud_encoder", "cloud_decoder")
+    return {name: probe.diagnostics(name) for name in names}
 
 
 def assert_within(original, decoded, bound):

@@ -20,13 +20,21 @@ from geoaccel_ros.resources import share_path
 # In the order in which they start; the simulation waits, paused, for all others.
 NODES = ("lidar_odometry", "cloud_encoder", "cloud_decoder", "mppi_controller", "mujoco_simulation")
 
-# Whom each topic must reach before time may run, the recorder included.
-_SUBSCRIBERS = {
-    "/points": 4,
-    "/points/compressed": 2,
-    "/points/decompressed": 1,
-    "/odom": 2,
-    "/cmd_vel": 2,
+# Who must have found whom before time may run: by node, its own end of each topic and how many
+# others are at the other end, the recorder included.
+_CONNECTIONS = {
+    "mujoco_simulation": {"subscribers of points": 4, "publishers of cmd_vel": 1},
+    "lidar_odometry": {"publishers of points": 1, "subscribers of odom": 2},
+    "cloud_encoder": {"publishers of points": 1, "subscribers of points/compressed": 2},
+    "cloud_decoder": {
+        "publishers of points/compressed": 1,
+        "subscribers of points/decompressed": 1,
+    },
+    "mppi_controller": {
+        "publishers of points": 1,
+        "publishers of odom": 1,
+        "subscribers of cmd_vel": 2,
+    },
 }
 # The first start compiles every kernel; later ones find them in caches.
 _START_TIMEOUT = 150.0
@@ -139,21 +147,28 @@ def _running(config: Path, output: Path) -> Iterator[list[NodeProcess]]:
 
 def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
     deadline = time.monotonic() + _START_TIMEOUT
-    while True:
+    while waiting := _not_ready(recorder):
         for node in nodes:
             node.check()
-        silent = [
-            name for name in NODES
-            if recorder.diagnostics.get(name, {}).get("message", "not active") == "not active"
-        ]  # fmt: skip
-        if not silent and recorder.connected(_SUBSCRIBERS):
-            break
         if time.monotonic() > deadline:
-            waiting = ", ".join(silent) or "topics that are not connected"
-            raise UserError(f"not ready after {_START_TIMEOUT:.0f} s: {waiting}")
+            raise UserError(f"not ready after {_START_TIMEOUT:.0f} s: {', '.join(waiting)}")
         time.sleep(0.1)
-    # The graph shows endpoints a moment before all of them have found each other.
-    time.sleep(2.0)
+
+
+def _not_ready(recorder) -> list[str]:
+    """Return what is not there yet, by what the nodes say of themselves."""
+    waiting = [] if recorder.hears("/points") else ["the recorder"]
+    for name, connections in _CONNECTIONS.items():
+        said = recorder.diagnostics.get(name, {})
+        if said.get("message", "not active") == "not active":
+            waiting.append(name)
+            continue
+        waiting += [
+            f"{name}: {said.get(connection, 0)} {connection}"
+            for connection, count in connections.items()
+            if int(said.get(connection, 0)) < count
+        ]
+    return waiting
 
 
 def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:

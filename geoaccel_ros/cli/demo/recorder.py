@@ -68,9 +68,10 @@ class Recorder:
         self._writer_error: Exception | None = None
         self._writing = threading.Thread(target=self._write, args=(bag,), name="bag")
         self._writing.start()
+        self._subscriptions = {}
         # Raw: the bytes on the wire are the bytes in the bag.
         for topic, (message_type, profile) in TOPICS.items():
-            self._node.create_subscription(
+            self._subscriptions[topic] = self._node.create_subscription(
                 message_type, topic, self._recording(topic), profile, raw=True
             )
         self._pause = self._node.create_client(SetBool, "/mujoco_simulation/pause")
@@ -79,9 +80,9 @@ class Recorder:
         self._spinning = threading.Thread(target=self._spin, name="recorder")
         self._spinning.start()
 
-    def connected(self, subscribers: dict[str, int]) -> bool:
-        """Return whether each topic has at least this many subscribers, the recorder included."""
-        return all(self._node.count_subscribers(t) >= count for t, count in subscribers.items())
+    def hears(self, topic: str) -> bool:
+        """Return whether the recorder has found a topic's publisher."""
+        return self._subscriptions[topic].get_publisher_count() > 0
 
     def pause(self, paused: bool, timeout: float = 5.0) -> bool:
         """Pause the simulation or let it run; return whether it answered."""
