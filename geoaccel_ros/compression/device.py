@@ -107,12 +107,14 @@ class Device:
         present = self._buffers.get(name)
         if present is None or present.size < size:
             grown = max(size, 2 * present.size if present else 1)
+            refusal = f"{self.name} has no {grown / 2**20:.0f} MiB for the cloud: split it"
+            # NVIDIA's driver makes a buffer of any size and fails when it is first used.
+            if grown > self.context.devices[0].max_mem_alloc_size:
+                raise CodecError(refusal)
             try:
                 self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
             except cl.Error:
-                raise CodecError(
-                    f"{self.name} has no {grown / 2**20:.0f} MiB for the cloud: split it"
-                ) from None
+                raise CodecError(refusal) from None
         return self._buffers[name]
 
     def upload(self, name: str, array: np.ndarray) -> cl.Buffer:

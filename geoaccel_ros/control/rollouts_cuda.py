@@ -92,6 +92,9 @@ class _Uploaded:
 
 def cuda_problem() -> str | None:
     """Return why Numba cannot use CUDA here, with the remedy, or None if it can."""
+    # Numba's built-in target cannot compile the kernels; numba-cuda takes its place when installed.
+    if cuda.implementation != "NVIDIA":
+        return "numba-cuda is not installed (pip install 'geoaccel_ros[cuda]')"
     if not cuda.is_available():
         return "Numba finds no usable CUDA device; check the NVIDIA driver with nvidia-smi"
     return None
