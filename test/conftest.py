@@ -25,7 +25,7 @@ def probe():
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Start nodes as processes; whatever still runs at the test's end is killed."""
+    """Start nodes as processes; whatever still runs at the test's end is ended."""
     from ros_harness import Processes
 
     with Processes(tmp_path) as started:

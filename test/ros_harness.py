@@ -78,14 +78,21 @@ class Process:
         self._process.send_signal(number)
         return self._process.wait(timeout), time.monotonic() - start
 
-    def kill(self) -> None:
+    def interrupt(self) -> None:
         if self.running():
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """Wait for the process, which was interrupted; kill it when it does not end."""
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.wait()
+            self._process.wait()
 
 
 class Processes:
-    """Starts processes; kills what is left."""
+    """Starts processes; ends what is left, cleanly: a killed one leaves 32 MiB in /dev/shm."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -96,7 +103,9 @@ class Processes:
 
     def __exit__(self, *_) -> None:
         for process in self._started:
-            process.kill()
+            process.interrupt()
+        for process in self._started:
+            process.end()
 
     def start(self, node: str, *ros_arguments: str, active: bool = True) -> Process:
         """Start a node of the package, or a script by its path; wait until it is active."""
