@@ -43,7 +43,8 @@ class LidarOdometryConfig(NodeConfig, OdometryConfig):
     odom_frame: str = parameter("odom", "Frame of the pose and of the map.")
     base_frame: str = parameter("base_link", "The robot's frame, whose pose is estimated.")
     lidar_mount: tuple[float, ...] = parameter(
-        (), "x y z [m] roll pitch yaw [rad] of the lidar in base_frame; empty: from /tf_static."
+        (),
+        "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: from /tf_static.",
     )
     publish_tf: bool = parameter(True, "Publish odom_frame -> base_frame on /tf.")
     invert_tf: bool = parameter(

@@ -56,7 +56,8 @@ class MppiControllerConfig(
     odom_frame: str = parameter("odom", "Frame of pose, goals and plan.")
     base_frame: str = parameter("base_link", "The robot's frame.")
     lidar_mount: tuple[float, ...] = parameter(
-        (), "x y z [m] roll pitch yaw [rad] of the lidar in base_frame; empty: from /tf_static."
+        (),
+        "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: from /tf_static.",
     )
     obstacle_height_min: float = parameter(
         0.2, "Points lower than this above base_frame are ground.", unit="m"

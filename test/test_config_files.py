@@ -1,0 +1,57 @@
+"""The parameter files that the package ships agree with the code that reads them."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from geoaccel_ros.simulation.floorplan import goals
+from geoaccel_ros.simulation.world import load_model
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = {
+    "lidar_odometry": "LidarOdometryConfig",
+    "cloud_encoder": "CloudEncoderConfig",
+    "cloud_decoder": "CloudDecoderConfig",
+    "mppi_controller": "MppiControllerConfig",
+    "mujoco_simulation": "MujocoSimulationConfig",
+}
+
+
+def config_type(name):
+    return getattr(importlib.import_module(f"geoaccel_ros.nodes.{name}"), CONFIGS[name])
+
+
+def parameters(file, section):
+    return yaml.safe_load((ROOT / "config" / file).read_text())[section]["ros__parameters"]
+
+
+def test_they_are_what_the_generator_writes():
+    command = [sys.executable, str(ROOT / "tools" / "generate_config.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_node_s_file_holds_its_defaults(name):
+    config = config_type(name)
+    assert config.from_mapping(parameters(f"{name}.yaml", f"/**/{name}")) == config()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_demo_s_values_are_accepted(name):
+    config_type(name).from_mapping(parameters("demo.yaml", name))
+
+
+def test_the_demo_s_goals_are_the_yard_s():
+    listed = parameters("demo.yaml", "mppi_controller")["goals"]
+    assert listed == goals(load_model("yard")).ravel().tolist()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_parameter_says_what_it_is(name):
+    for parameter in config_type(name).parameters():
+        assert len(parameter.description) > 5 and parameter.description[0].isupper()
