@@ -115,7 +115,7 @@ class Processes:
         process = Process([sys.executable, *target, *arguments], log)
         self._started.append(process)
         if active:
-            process.wait_for_output("active")
+            process.wait_for_output("]: active")
         return process
 
 

@@ -30,27 +30,17 @@ from geoaccel_ros.compression.octree import Octree
 from geoaccel_ros.config import Configuration, parameter
 from geoaccel_ros.pointcloud.layout import PointField, fields_of
 
-__all__ = ["Codec", "CodecConfig", "CodecError", "StreamInfo", "inspect"]
+__all__ = ["Codec", "CodecConfig", "CodecError", "DeviceConfig", "StreamInfo", "inspect"]
 
 
 @dataclass(frozen=True)
-class CodecConfig(Configuration):
-    """Parameters of the codec; ``step`` and ``level`` matter to encoding alone."""
+class DeviceConfig(Configuration):
+    """Parameters of encoding and decoding alike."""
 
-    step: float = parameter(
-        0.01,
-        "Edge of a grid cell; a decoded coordinate is at most half of it off.",
-        unit="m",
-        minimum=1e-6,
-        maximum=100.0,
-    )
     device: str = parameter(
         "auto",
         "OpenCL device: auto (a GPU if there is one, else the CPU), or part of a platform's or "
         "device's name.",
-    )
-    level: int = parameter(
-        1, "Effort of zstd; occupancy bytes gain little from more.", minimum=1, maximum=19
     )
     threads: int = parameter(
         0,
@@ -65,6 +55,22 @@ class CodecConfig(Configuration):
         minimum=1,
         # The kernels count nodes with 32 bits.
         maximum=2048,
+    )
+
+
+@dataclass(frozen=True)
+class CodecConfig(DeviceConfig):
+    """Parameters of the codec; its own matter to encoding alone: a stream tells them."""
+
+    step: float = parameter(
+        0.01,
+        "Edge of a grid cell; a decoded coordinate is at most half of it off.",
+        unit="m",
+        minimum=1e-6,
+        maximum=100.0,
+    )
+    level: int = parameter(
+        1, "Effort of zstd; occupancy bytes gain little from more.", minimum=1, maximum=19
     )
 
 
@@ -146,8 +152,9 @@ class Codec:
             Any layout of :mod:`geoaccel_ros.pointcloud.layout`: fields x, y and z (float32 or
             float64, metres) and others; N may be 0.
         height : int
-            Rows of an organised cloud. The octree does not keep the points' order, so it is
-            checked and then dropped: decoding returns a height of 1.
+            Rows of an organised cloud; 0 only of an empty one, as a default PointCloud2 has it.
+            The octree does not keep the points' order, so it is checked and then dropped: decoding
+            returns a height of 1.
 
         Raises
         ------
@@ -195,7 +202,7 @@ class Codec:
             order that they had; then come those with a coordinate that is not finite, unchanged
             and in the order that they had.
         height : int
-            1: the octree does not keep the points' order.
+            1, also of an empty cloud: the octree does not keep the points' order.
 
         Raises
         ------
@@ -252,7 +259,7 @@ class Codec:
         if points.ndim != 1:
             raise CodecError(f"the cloud must be of shape (N,), got {points.shape}")
         bitstream.check_layout(points.dtype)
-        if height < 1 or len(points) % height:
+        if len(points) % height if height > 0 else height < 0 or len(points):
             raise CodecError(f"{len(points)} points cannot lie in {height} rows")
         self._check_size(points.nbytes)
 

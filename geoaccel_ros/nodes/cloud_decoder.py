@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from sensor_msgs.msg import PointCloud2
 
-from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError
+from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, DeviceConfig
 from geoaccel_ros.config import parameter
 from geoaccel_ros.nodes.cloud_encoder import FORMAT
 from geoaccel_ros.pointcloud.layout import LayoutError, dtype_of
@@ -18,13 +18,9 @@ from geoaccel_ros.ros.run import run
 
 
 @dataclass(frozen=True)
-class CloudDecoderConfig(NodeConfig):
+class CloudDecoderConfig(NodeConfig, DeviceConfig):
     """Parameters of cloud_decoder; what concerns the stream is written in the stream."""
 
-    device: str = parameter("auto", "OpenCL device: auto, or a part of its platform's or own name.")
-    threads: int = parameter(
-        0, "CPU threads of an OpenCL device on the CPU; 0: all cores.", minimum=0, maximum=1024
-    )
     queue: int = parameter(
         10, "Clouds kept while one is decoded; the oldest is lost beyond.", minimum=1, maximum=1000
     )
@@ -42,11 +38,13 @@ class CloudDecoder(ManagedNode):
     def configure(self):
         self.counters = Counters("clouds in", "clouds out", "refused")
         self.latencies = {"decode": Latency()}
-        self._codec = Codec(CodecConfig(device=self.config.device, threads=self.config.threads))
+        self._codec = Codec(CodecConfig(**self.config.subset(DeviceConfig).as_dict()))
         self.get_logger().info(f"decoding on {self._codec.device_name}")
         self._publisher = self.advertise(PointCloud2, "points/decompressed", qos.RELIABLE)
         profile = qos.reliable(self.config.queue)
-        self.subscribe(CompressedPointCloud2, "points/compressed", self._on_compressed, profile)
+        self.subscribe(
+            CompressedPointCloud2, "points/compressed", self._on_compressed, profile, expected=True
+        )
 
     def cleanup(self):
         self._codec = None

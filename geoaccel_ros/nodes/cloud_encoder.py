@@ -45,7 +45,7 @@ class CloudEncoder(ManagedNode):
         self.get_logger().info(f"encoding on {self._codec.device_name}")
         self._publisher = self.advertise(CompressedPointCloud2, "points/compressed", qos.RELIABLE)
         profile = qos.sensor_data(self.config.queue)
-        self.subscribe(PointCloud2, "points", self._on_points, profile)
+        self.subscribe(PointCloud2, "points", self._on_points, profile, expected=True)
 
     def cleanup(self):
         self._codec = None
@@ -56,6 +56,7 @@ class CloudEncoder(ManagedNode):
         return Status(
             values={
                 "device": self._codec.device_name,
+                "step [m]": self.config.step,
                 "bytes in": self._bytes_in,
                 "bytes out": self._bytes_out,
                 "ratio": f"{ratio:.3f}",

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import SensorMount
+from geoaccel_ros.ros.mount import FramesConfig, SensorMount
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import message_from_points, points_from_message
 from geoaccel_ros.ros.run import run
@@ -34,18 +35,15 @@ from geoaccel_ros.ros.transforms import (
 )
 
 _XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
+_XYZ_DOUBLE = packed_dtype([("x", "f8"), ("y", "f8"), ("z", "f8")])
+# Poses on the path are this far apart, so that standing still does not push the way out of it (m).
+_PATH_SPACING = 0.05
 
 
 @dataclass(frozen=True)
-class LidarOdometryConfig(NodeConfig, OdometryConfig):
+class LidarOdometryConfig(NodeConfig, FramesConfig, OdometryConfig):
     """Parameters of lidar_odometry."""
 
-    odom_frame: str = parameter("odom", "Frame of the pose and of the map.")
-    base_frame: str = parameter("base_link", "The robot's frame, whose pose is estimated.")
-    lidar_mount: tuple[float, ...] = parameter(
-        (),
-        "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: from /tf_static.",
-    )
     publish_tf: bool = parameter(True, "Publish odom_frame -> base_frame on /tf.")
     invert_tf: bool = parameter(
         False, "Publish base_frame -> odom_frame instead, where base_frame has another parent."
@@ -82,6 +80,7 @@ class LidarOdometry(ManagedNode):
         self._odometry = Odometry(config.subset(OdometryConfig))
         self.get_logger().info(f"{self._odometry.backend} ({self._odometry.backend_reason})")
         self._path = deque(maxlen=config.path_length)
+        self._path_published = -math.inf
         self._mount = SensorMount(self, config.base_frame, config.lidar_mount)
 
         self._odom_publisher = self.advertise(OdometryMessage, "odom", qos.RELIABLE)
@@ -90,7 +89,7 @@ class LidarOdometry(ManagedNode):
         self._map_publisher = self.advertise(PointCloud2, "local_map", qos.RELIABLE)
         self._registered_publisher = self.advertise(PointCloud2, "points_registered", qos.RELIABLE)
         profile = qos.sensor_data(config.queue)
-        self.subscribe(PointCloud2, "points", self._on_points, profile)
+        self.subscribe(PointCloud2, "points", self._on_points, profile, expected=True)
         self.subscribe(
             PoseWithCovarianceStamped, "initialpose", self._on_initial_pose, qos.RELIABLE
         )
@@ -106,10 +105,11 @@ class LidarOdometry(ManagedNode):
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
-        with self.latencies["odometry"].measure():
-            result = self._register(message)
+        start = time.perf_counter()
+        result = self._register(message)
         if result is None:
             return
+        self.latencies["odometry"].add(1e3 * (time.perf_counter() - start))
         header = Header(frame_id=self.config.odom_frame)
         # Whole nanoseconds of the cloud's stamp, which float64 seconds of an epoch do not hold.
         began = Time.from_msg(message.header.stamp).nanoseconds
@@ -148,6 +148,10 @@ class LidarOdometry(ManagedNode):
             self._last = Status(diagnostics.WARN, f"cloud skipped: {result.reason}", values)
             self.get_logger().warning(self._last.message, throttle_duration_sec=5.0)
             return None
+        if result.status == "seeded" and result.reason != "first scan":
+            self.counters.count("restarts")
+            self._path.clear()
+            self.get_logger().warning(f"the map began anew: {result.reason}")
         if result.status == "failed":
             self.counters.count("clouds failed")
             self._last = Status(diagnostics.ERROR, f"pose predicted: {result.reason}", values)
@@ -173,10 +177,16 @@ class LidarOdometry(ManagedNode):
             self._tf_publisher.publish(TFMessage(transforms=[transform]))
 
     def _publish_path(self, header: Header, result: OdometryResult) -> None:
-        pose = PoseStamped(header=header)
-        set_pose(pose.pose, result.T_odom_base)
-        self._path.append(pose)
-        if self._path_publisher.get_subscription_count():
+        position = result.T_odom_base[:3, 3]
+        if not self._path or np.linalg.norm(position - self._path_end) > _PATH_SPACING:
+            pose = PoseStamped(header=header)
+            set_pose(pose.pose, result.T_odom_base)
+            self._path.append(pose)
+            self._path_end = position
+        # Thousands of poses take tens of milliseconds to send: once a second is enough to look at.
+        due = result.stamp - self._path_published >= 1.0 or result.stamp < self._path_published
+        if due and self._path_publisher.get_subscription_count():
+            self._path_published = result.stamp
             self._path_publisher.publish(Path(header=header, poses=list(self._path)))
 
     def _publish_clouds(self, header: Header, message: PointCloud2, result: OdometryResult) -> None:
@@ -218,9 +228,10 @@ class LidarOdometry(ManagedNode):
         self.get_logger().info(f"restarted at x {x:.2f} m, y {y:.2f} m, yaw {heading:.1f} degrees")
 
     def _on_save_map(self, _request, response):
-        xyz = self._odometry.local_map()
+        # In float64: at UTM coordinates float32 has steps of half a metre.
+        xyz = np.ascontiguousarray(self._odometry.local_map())
         try:
-            write_points(self.config.map_file, xyz.astype(np.float32).view(_XYZ).reshape(-1))
+            write_points(self.config.map_file, xyz.view(_XYZ_DOUBLE).reshape(-1))
         except (OSError, ValueError) as error:
             response.success, response.message = False, str(error)
             return response

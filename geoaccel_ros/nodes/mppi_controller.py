@@ -1,9 +1,12 @@
 """mppi_controller: a pose, clouds and goals in, velocity commands out."""
 
 import collections
+import contextlib
+import math
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +28,7 @@ from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.registration.preprocess import deskew
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import SensorMount
+from geoaccel_ros.ros.mount import FramesConfig, SensorMount
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import points_from_message
 from geoaccel_ros.ros.run import run
@@ -39,11 +42,13 @@ _COMMAND_MEMORY = 2.0
 _SAME_INSTANT = 0.01
 # Clouds that wait for the pose at their end; a pose source that is slower than this is too slow.
 _CLOUDS_WAITING = 5
+# A pose may correct itself by this much between two messages without having begun anew (m).
+_JUMP = 0.5
 
 
 @dataclass(frozen=True)
 class MppiControllerConfig(
-    NodeConfig, MppiConfig, ObstacleConfig, GoalConfig, diff_drive.Parameters
+    NodeConfig, FramesConfig, MppiConfig, ObstacleConfig, GoalConfig, diff_drive.Parameters
 ):
     """Parameters of mppi_controller."""
 
@@ -53,12 +58,6 @@ class MppiControllerConfig(
     goals: tuple[float, ...] = parameter(
         (), "Goals in odom_frame, one after the other: x1, y1, x2, y2, … [m]."
     )
-    odom_frame: str = parameter("odom", "Frame of pose, goals and plan.")
-    base_frame: str = parameter("base_link", "The robot's frame.")
-    lidar_mount: tuple[float, ...] = parameter(
-        (),
-        "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: from /tf_static.",
-    )
     obstacle_height_min: float = parameter(
         0.2, "Points lower than this above base_frame are ground.", unit="m"
     )
@@ -67,6 +66,18 @@ class MppiControllerConfig(
     )
     state_timeout: float = parameter(
         0.5, "Stop when the newest pose is older than this.", unit="s", minimum=0.01
+    )
+    state_deviation_max: float = parameter(
+        1.0,
+        "Stop when the pose's own standard deviation of x or y is larger: it is not known then.",
+        unit="m",
+        minimum=0.001,
+    )
+    obstacle_timeout: float = parameter(
+        1.0,
+        "Stop when the newest cloud on the map is older than this; 0 drives without clouds.",
+        unit="s",
+        minimum=0.0,
     )
 
 
@@ -96,6 +107,7 @@ class MppiController(ManagedNode):
         self._waiting_clouds = collections.deque(maxlen=_CLOUDS_WAITING)
         self._sent = collections.deque()
         self._pose: _Pose | None = None
+        self._seen: float | None = None  # s, when the newest cloud on the map ended
         self._lock = threading.Lock()
         self._set_goals(np.reshape(config.goals, (-1, 2)))
         self._condition = Status(diagnostics.WARN, "waiting for odom")
@@ -138,15 +150,16 @@ class MppiController(ManagedNode):
             try:
                 self._tick()
             except Exception as error:
-                self._send(np.zeros(2))
                 self._condition = Status(diagnostics.ERROR, f"stopped: {error!r}")
-                self.get_logger().error(self._condition.message, throttle_duration_sec=5.0)
+                self.get_logger().error(traceback.format_exc(), throttle_duration_sec=5.0)
+                with contextlib.suppress(Exception):
+                    self._send(np.zeros(2))
             due += period
             late = time.monotonic() - due
             if late > 0.0:
-                missed = 1 + int(late / period)
-                self.counters.count("missed deadlines", missed)
-                due += missed * period
+                # Due again at once; periods that passed whole are not made up for.
+                self.counters.count("missed deadlines", 1 + int(late / period))
+                due += int(late / period) * period
 
     def _tick(self) -> None:
         now = self._now()
@@ -174,20 +187,32 @@ class MppiController(ManagedNode):
         age = now - pose.stamp
         # A pose from the future is one from before a reset of time: as useless as an old one.
         if abs(age) > self.config.state_timeout:
-            text = f"stopped: the pose is {age:.2f} s old (limit {self.config.state_timeout:g} s)"
-            self.get_logger().warning(text, throttle_duration_sec=5.0)
-            return Status(diagnostics.ERROR, text)
+            limit = self.config.state_timeout
+            return self._stopped(f"the pose is {age:.2f} s old (limit {limit:g} s)")
+        if pose.deviation > self.config.state_deviation_max:
+            return self._stopped(f"the pose is not known: {pose.deviation:.2g} m off, it says")
         if goal is None:
             return Status(diagnostics.OK, "all goals reached" if len(self._goals) else "no goal")
+        limit, seen = self.config.obstacle_timeout, self._seen
+        if limit and (seen is None or now - seen > limit):
+            silence = "no cloud yet" if seen is None else f"no cloud for {now - seen:.2f} s"
+            return self._stopped(f"{silence} (limit {limit:g} s)")
         return None
+
+    def _stopped(self, reason: str) -> Status:
+        text = f"stopped: {reason}"
+        self.get_logger().warning(text, throttle_duration_sec=5.0)
+        return Status(diagnostics.ERROR, text)
 
     def _send(self, command: np.ndarray) -> None:
         message = TwistStamped(header=self._header(self.config.base_frame))
         message.twist.linear.x, message.twist.angular.z = float(command[0]), float(command[1])
         self._command_publisher.publish(message)
         now = self._now()
+        if self._sent and self._sent[-1][0] > now:
+            self._sent.clear()  # time was set back: they were sent in another time
         self._sent.append((now, np.array(command, float)))
-        while self._sent[0][0] < now - _COMMAND_MEMORY or self._sent[0][0] > now:
+        while self._sent[0][0] < now - _COMMAND_MEMORY:
             self._sent.popleft()
 
     def _publish_plan(self, update: MppiUpdate) -> None:
@@ -219,7 +244,10 @@ class MppiController(ManagedNode):
                     twist.angular.x, twist.angular.y, twist.angular.z,
                 ]
             ),
+            deviation=math.sqrt(max(message.pose.covariance[0], message.pose.covariance[7], 0.0)),
         )  # fmt: skip
+        if self._jumped(pose):
+            self._start_over()
         with self._lock:
             self._pose = pose
             x, y, _, v, w = pose.state
@@ -228,6 +256,25 @@ class MppiController(ManagedNode):
         if reached:
             self.get_logger().info(f"goal {index} of {len(self._goals)} reached")
         self._use_clouds(pose)
+
+    def _jumped(self, pose: "_Pose") -> bool:
+        """Return whether no robot can have moved so: the odometry began anew, or time did."""
+        with self._lock:
+            last = self._pose
+        if last is None:
+            return False
+        elapsed = pose.stamp - last.stamp
+        moved = np.hypot(*(pose.T_odom_base[:2, 3] - last.T_odom_base[:2, 3]))
+        return elapsed < 0.0 or moved > 2.0 * self.config.v_max * elapsed + _JUMP
+
+    def _start_over(self) -> None:
+        """Forget what was known in the old frame or time: obstacles, clouds that wait, the plan."""
+        self.get_logger().warning("the pose jumped: obstacles and plan forgotten")
+        self.counters.count("pose jumps")
+        self._obstacles = ObstacleMap(self.config.subset(ObstacleConfig))
+        self._waiting_clouds.clear()
+        self._seen = None
+        self._mppi.reset()
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
@@ -246,12 +293,13 @@ class MppiController(ManagedNode):
         times = point_times(points, stamp)
         base = xyz @ T_base_lidar[:3, :3].T + T_base_lidar[:3, 3]
         height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
-        keep = (height > self.config.obstacle_height_min) & (
-            height < self.config.obstacle_height_max
-        )
-        # What is inside the robot is the robot.
-        keep &= distance > self.config.robot_radius
-        end = 0.0 if times is None else float(times.max(initial=0.0))
+        # What is inside the robot is the robot, or no return at all, whose time means nothing.
+        outside = np.isfinite(distance) & (distance > self.config.robot_radius)
+        if times is not None and not np.isfinite(times[outside]).all():
+            times = None
+        end = 0.0 if times is None else float(times[outside].max(initial=0.0))
+        keep = outside & (height > self.config.obstacle_height_min)
+        keep &= height < self.config.obstacle_height_max
         since_end = np.zeros(np.count_nonzero(keep)) if times is None else times[keep] - end
         self._waiting_clouds.append((stamp + end, base[keep], since_end))
         with self._lock:
@@ -269,6 +317,7 @@ class MppiController(ManagedNode):
                 xyz = deskew(xyz, since_end, pose.twist, pose.stamp - end)
                 T = pose.T_odom_base
                 self._obstacles.add((xyz @ T[:3, :3].T + T[:3, 3])[:, :2], pose.stamp)
+            self._seen = end
             used = True
         if used:
             field = self._obstacles.distance_field(pose.T_odom_base[:2, 3], pose.stamp)
@@ -308,6 +357,7 @@ class _Pose:
     stamp: float  # s
     T_odom_base: np.ndarray
     twist: np.ndarray  # (6,) linear and angular, in base_frame
+    deviation: float  # m, the larger one of x and y
 
     @property
     def state(self) -> np.ndarray:

@@ -36,13 +36,14 @@ class Latency:
         return _Stopwatch(self)
 
     def add(self, milliseconds: float) -> None:
-        """Add one duration that ended now."""
-        self._durations.append(milliseconds)
+        """Add one duration that ended now; any thread may."""
         self._ends.append(time.monotonic())
+        self._durations.append(milliseconds)
 
     def values(self, name: str) -> dict[str, str]:
         """Return count, rate and percentiles, their names prefixed by ``name``."""
-        durations = np.array(self._durations)
+        # A copy first: another thread may add while this one computes.
+        durations = np.array(list(self._durations))
         if not len(durations):
             return {f"{name} count": "0"}
         p50, p95, p99 = np.percentile(durations, [50, 95, 99])
@@ -57,8 +58,9 @@ class Latency:
 
     def _rate(self) -> float:
         # Up to now, not up to the last end: a stream that stopped must fall to zero.
-        span = time.monotonic() - self._ends[0]
-        return (len(self._ends) - 1) / span if span > 0 else 0.0
+        ends = list(self._ends)
+        span = time.monotonic() - ends[0]
+        return (len(ends) - 1) / span if span > 0 else 0.0
 
 
 class Counters:

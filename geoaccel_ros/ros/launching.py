@@ -10,17 +10,22 @@ from launch_ros.actions import Node
 
 from geoaccel_ros.resources import share_path
 
+# More threads than this gain nothing in any node, and some refuse them.
+_THREADS_MAX = 64
+
 # Arguments that become parameters of every node when they are given; YAML decides otherwise.
 _OVERRIDES = {
     "use_sim_time": "Follow /clock: true or false (default: what the parameter file says).",
     "autostart": "Configure and activate at start: true or false (default: the parameter file's).",
-    "threads": "CPU threads of each node (default: the machine's cores, divided among the nodes).",
+    "threads": "CPU threads of each node (default: the parameter file's, or else the machine's "
+    "cores divided among the nodes).",
 }
 
 
 def description(
     nodes: Sequence[str],
     *,
+    selection: str | None = None,
     remappings: dict[str, Sequence[tuple[str, str]]] | None = None,
     parameters: dict[str, dict] | None = None,
     arguments: Sequence[DeclareLaunchArgument] = (),
@@ -32,6 +37,8 @@ def description(
     ----------
     nodes : sequence of str
         Executables of this package; each node has its executable's name.
+    selection : str, optional
+        Name of a launch argument that picks one of ``nodes``, or all by ``all``.
     remappings : dict
         By node: pairs of topic and the name of the launch argument that says where it goes.
     parameters : dict
@@ -57,13 +64,22 @@ def description(
         ),
     ]
 
+    if selection is not None:
+        choices = ["all", *nodes]
+        text = "Which of the nodes to start."
+        common.append(
+            DeclareLaunchArgument(selection, default_value="all", choices=choices, description=text)
+        )
+
     def start(context: LaunchContext) -> list[Node]:
+        wanted = LaunchConfiguration(selection).perform(context) if selection else "all"
         return [
             _node(
                 context, name, len(nodes), params_file, remappings.get(name, ()),
                 parameters.get(name, {}),
             )
             for name in nodes
+            if wanted in ("all", name)
         ]  # fmt: skip
 
     return LaunchDescription(
@@ -93,7 +109,9 @@ def _node(
     file = argument("params_file") or str(share_path(params_file or f"config/{name}.yaml"))
     given = {**{key: key for key in _OVERRIDES}, **parameters}
     overrides = {key: _typed(argument(source)) for key, source in given.items() if argument(source)}
-    overrides.setdefault("threads", max(1, (os.cpu_count() or 1) // nodes))
+    if "threads" not in overrides and not (argument("params_file") or params_file):
+        # The package's own file holds the default, which knows nothing of this machine.
+        overrides["threads"] = min(max(1, (os.cpu_count() or 1) // nodes), _THREADS_MAX)
     return Node(
         package="geoaccel_ros",
         executable=name,

@@ -1,15 +1,27 @@
 """Where a sensor sits on the robot: from a parameter, or from /tf_static as it arrives."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 from tf2_msgs.msg import TFMessage
 
-from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.node import ManagedNode
 from geoaccel_ros.ros.transforms import StaticTransforms, clean_frame
+
+
+@dataclass(frozen=True)
+class FramesConfig(Configuration):
+    """Frames of a node that reads clouds on a robot (REP 105)."""
+
+    odom_frame: str = parameter("odom", "Frame of poses, map and goals.")
+    base_frame: str = parameter("base_link", "The robot's frame.")
+    lidar_mount: tuple[float, ...] = parameter(
+        (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
+    )
 
 
 class SensorMount:
@@ -58,7 +70,8 @@ class SensorMount:
         return T_base_sensor
 
     def _on_static(self, message: TFMessage) -> None:
-        self._transforms.add(message)
+        for problem in self._transforms.add(message):
+            self._node.get_logger().warning(f"/tf_static: transform ignored, {problem}")
 
 
 def _matrix(fixed: Sequence[float]) -> np.ndarray:

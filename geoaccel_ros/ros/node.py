@@ -3,22 +3,30 @@ diagnostics. A node overrides configure, activate, deactivate, cleanup and statu
 the lifecycle concerns it.
 """
 
+import contextlib
 import os
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
+from rclpy.exceptions import ParameterException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import QoSProfile, qos_policy_name_from_kind
+from rclpy.qos_overriding_options import InvalidQosOverridesError
 
 from geoaccel_ros.backend import BackendError
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.ros import diagnostics, parameters, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
+
+# Seconds without a message after which the diagnostics warn, where messages are expected.
+SILENCE = 2.0
 
 SUCCESS = TransitionCallbackReturn.SUCCESS
 FAILURE = TransitionCallbackReturn.FAILURE
@@ -56,9 +64,12 @@ class ManagedNode(LifecycleNode):
         self.latencies: dict[str, Latency] = {}
         self._removals: list[Callable[[], object]] = []
         self._connections: dict[str, Callable[[], int]] = {}
+        self._heard: dict[str, float] = {}
         self._is_active = False
         parameters.declare(self, self.CONFIG)
         self.add_on_set_parameters_callback(self._on_set_parameters)
+        # What a transition that may take seconds runs in: the main lets signals interrupt it.
+        self.working: Callable[[], AbstractContextManager] = contextlib.nullcontext
         # Unmanaged, and on a steady timer: a node reports in every state, also while time stands.
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.RELIABLE)
         self.create_timer(
@@ -95,13 +106,14 @@ class ManagedNode(LifecycleNode):
         events = PublisherEventCallbacks(
             incompatible_qos=lambda event: self._on_incompatible_qos(topic, event)
         )
-        publisher = self.create_lifecycle_publisher(
-            message_type,
-            topic,
-            profile,
-            event_callbacks=events,
-            qos_overriding_options=qos.overridable(),
-        )
+        with _qos_overrides_of(topic):
+            publisher = self.create_lifecycle_publisher(
+                message_type,
+                topic,
+                profile,
+                event_callbacks=events,
+                qos_overriding_options=qos.overridable(),
+            )
         self._removals.append(lambda: self.destroy_lifecycle_publisher(publisher))
         self._connections[f"subscribers of {topic}"] = publisher.get_subscription_count
         return publisher
@@ -114,35 +126,35 @@ class ManagedNode(LifecycleNode):
         profile: QoSProfile,
         *,
         always: bool = False,
+        expected: bool = False,
     ):
         """Call ``callback`` with each message while the node is active, or ``always``.
 
-        An exception in it is logged and counted; it never ends the node.
+        An exception in it is logged and counted; it never ends the node. Where messages are
+        ``expected``, the diagnostics warn when none came for :data:`SILENCE` seconds.
         """
+        if expected:
+            self._heard[topic] = time.monotonic()
 
         def guarded(message):
-            if not (self._is_active or always):
-                return
-            try:
-                callback(message)
-            except Exception:
-                self.counters.count("exceptions")
-                self.get_logger().error(
-                    f"a message on '{topic}' was dropped: {traceback.format_exc()}",
-                    throttle_duration_sec=5.0,
-                )
+            if expected:
+                self._heard[topic] = time.monotonic()
+            if self._is_active or always:
+                with self._guarding(f"a message on '{topic}' was dropped"):
+                    callback(message)
 
         events = SubscriptionEventCallbacks(
             incompatible_qos=lambda event: self._on_incompatible_qos(topic, event)
         )
-        subscription = self.create_subscription(
-            message_type,
-            topic,
-            guarded,
-            profile,
-            event_callbacks=events,
-            qos_overriding_options=qos.overridable(),
-        )
+        with _qos_overrides_of(topic):
+            subscription = self.create_subscription(
+                message_type,
+                topic,
+                guarded,
+                profile,
+                event_callbacks=events,
+                qos_overriding_options=qos.overridable(),
+            )
         self._removals.append(lambda: self.destroy_subscription(subscription))
         # Older rclpy does not tell what a subscription has found; the graph knows nearly as well.
         found = getattr(subscription, "get_publisher_count", lambda: self.count_publishers(topic))
@@ -150,8 +162,18 @@ class ManagedNode(LifecycleNode):
         return subscription
 
     def offer(self, service_type: type, name: str, callback: Callable):
-        """Offer a service from configure to cleanup."""
-        service = self.create_service(service_type, name, callback)
+        """Offer a service from configure to cleanup.
+
+        An exception in its callback is logged, counted and answered with ``success`` false.
+        """
+
+        def guarded(request, response):
+            response.success, response.message = False, "failed, see the node's log"
+            with self._guarding(f"a call of '{name}' failed"):
+                return callback(request, response)
+            return response
+
+        service = self.create_service(service_type, name, guarded)
         self._removals.append(lambda: self.destroy_service(service))
         return service
 
@@ -170,34 +192,42 @@ class ManagedNode(LifecycleNode):
         def activate():
             super(ManagedNode, self).on_activate(state)
             self._is_active = True
+            self._active_since = time.monotonic()
             self.activate()
             self.get_logger().info("active")
 
-        def undo():
-            self._stop(state)
+        return self._transition("activate", activate, undo=lambda: self._stop(state))
 
-        return self._transition("activate", activate, undo=undo)
+    # What leads down is done even where part of it fails, so it succeeds in any case.
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._transition("deactivate", lambda: self._stop(state))
+        self._transition("deactivate", lambda: self._stop(state))
+        return SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._transition("clean up", self._release)
+        self._transition("clean up", self._release)
+        return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        def shut_down():
-            if self._is_active:
-                self._stop(state)
-            self._release()
+        self.abandon(state)
+        return SUCCESS
 
-        return self._transition("shut down", shut_down)
+    def abandon(self, state: LifecycleState | None = None) -> None:
+        """Stop and release everything, whatever state the node is in."""
+        if self._is_active:
+            self._transition("deactivate", lambda: self._stop(state))
+        self._transition("clean up", self._release)
 
     def _transition(
         self, name: str, action: Callable[[], None], undo: Callable[[], None] | None = None
     ) -> TransitionCallbackReturn:
-        """Run one transition; what goes wrong is logged here, since rclpy swallows it."""
+        """Run one transition; what goes wrong is logged here, since rclpy swallows it.
+
+        A transition that can be undone can be interrupted.
+        """
         try:
-            action()
+            with self.working() if undo else contextlib.nullcontext():
+                action()
             return SUCCESS
         except (ConfigurationError, BackendError) as error:
             self.get_logger().error(f"cannot {name}: {error}")
@@ -223,6 +253,7 @@ class ManagedNode(LifecycleNode):
                 remove()
             self._removals.clear()
             self._connections.clear()
+            self._heard.clear()
 
     # Parameters, events and diagnostics.
 
@@ -246,7 +277,20 @@ class ManagedNode(LifecycleNode):
             f"'qos_overrides.{topic}' to match it"
         )
 
+    @contextlib.contextmanager
+    def _guarding(self, what: str) -> Iterator[None]:
+        """Log and count an exception of a callback: it would end the executor and the process."""
+        try:
+            yield
+        except Exception:
+            self.counters.count("exceptions")
+            self.get_logger().error(f"{what}: {traceback.format_exc()}", throttle_duration_sec=5.0)
+
     def _publish_diagnostics(self) -> None:
+        with self._guarding("diagnostics failed"):
+            self._diagnostics.publish(self._diagnostic_array())
+
+    def _diagnostic_array(self) -> DiagnosticArray:
         status = self._report()
         # A message is lost where the two ends have not found each other yet: told for each topic.
         connections = {name: count() for name, count in self._connections.items()}
@@ -265,15 +309,27 @@ class ManagedNode(LifecycleNode):
             ]
         )
         message.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(message)
+        return message
 
     def _report(self) -> Status:
         if not self._is_active:
             return Status(diagnostics.WARN, "not active")
-        try:
-            return self.status()
-        except Exception as error:
-            return Status(diagnostics.ERROR, f"no status: {error!r}")
+        status = self.status()
+        for topic, heard in self._heard.items():
+            silent = time.monotonic() - max(heard, self._active_since)
+            if silent > SILENCE and status.level == diagnostics.OK:
+                text = f"no message on '{topic}' for {silent:.0f} s"
+                return Status(diagnostics.WARN, text, status.values)
+        return status
+
+
+@contextlib.contextmanager
+def _qos_overrides_of(topic: str) -> Iterator[None]:
+    """Turn what rclpy says of a wrong override into a user's mistake."""
+    try:
+        yield
+    except (ParameterException, InvalidQosOverridesError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"parameters 'qos_overrides.*' of '{topic}': {error}") from None
 
 
 def warn_without_profile(logger) -> None:

@@ -34,7 +34,10 @@ def declare(node: Node, config_type: type[Configuration]) -> None:
     # them in every distribution from Humble to Kilted.
     overrides = {name: p.value for name, p in node._parameter_overrides.items()}
     declared = {p.name: p for p in config_type.parameters()}
-    _refuse_unknown(overrides, [*declared, "use_sim_time"])
+    # rclpy has declared its own by now (use_sim_time and others, by distribution).
+    _refuse_unknown(
+        [name for name in overrides if not node.has_parameter(name)], [*declared, "use_sim_time"]
+    )
     for name, parameter in declared.items():
         value = parameter.check(overrides[name]) if name in overrides else parameter.default
         node.declare_parameter(name, _plain(value), _descriptor(parameter), ignore_override=True)

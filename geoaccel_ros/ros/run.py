@@ -54,8 +54,9 @@ def run(node_type: type[ManagedNode], arguments: list[str] | None = None) -> int
 def _live(node: ManagedNode, signals: "_Signals") -> int:
     executor = SingleThreadedExecutor()
     executor.add_node(node)
+    node.working = signals.interrupting
     try:
-        if node.get_parameter("autostart").value and not _start(node, signals):
+        if node.get_parameter("autostart").value and not _start(node):
             return 1
         _spin(executor, signals)
         return 0
@@ -68,12 +69,9 @@ def _live(node: ManagedNode, signals: "_Signals") -> int:
         node.destroy_node()
 
 
-def _start(node: ManagedNode, signals: "_Signals") -> bool:
-    with signals.interrupting():
-        for transition in (node.trigger_configure, node.trigger_activate):
-            if transition() != TransitionCallbackReturn.SUCCESS:
-                return False
-    return True
+def _start(node: ManagedNode) -> bool:
+    transitions = (node.trigger_configure, node.trigger_activate)
+    return all(transition() == TransitionCallbackReturn.SUCCESS for transition in transitions)
 
 
 def _spin(executor: SingleThreadedExecutor, signals: "_Signals") -> None:
@@ -90,7 +88,7 @@ def _stop(node: ManagedNode) -> None:
     if state in ("unconfigured", "inactive", "active"):
         node.trigger_shutdown()
     else:
-        node.cleanup()
+        node.abandon()
 
 
 def _complain(node_type: type[ManagedNode], problem: object) -> int:

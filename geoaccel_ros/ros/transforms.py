@@ -58,14 +58,26 @@ class StaticTransforms:
     def __init__(self):
         self._edges: dict[str, dict[str, np.ndarray]] = {}
 
-    def add(self, message: TFMessage) -> None:
-        """Take in a message of /tf_static; a transform told again replaces the earlier one."""
+    def add(self, message: TFMessage) -> list[str]:
+        """Take in a message of /tf_static; a transform told again replaces the earlier one.
+
+        Returns
+        -------
+        list of str
+            What is wrong with those transforms that are none; the others are taken all the same.
+        """
+        problems = []
         for stamped in message.transforms:
             parent = clean_frame(stamped.header.frame_id)
             child = clean_frame(stamped.child_frame_id)
-            matrix = matrix_from_transform(stamped.transform)
+            try:
+                matrix = matrix_from_transform(stamped.transform)
+            except ValueError as error:
+                problems.append(f"'{parent}' to '{child}': {error}")
+                continue
             self._edges.setdefault(parent, {})[child] = matrix
             self._edges.setdefault(child, {})[parent] = np.linalg.inv(matrix)
+        return problems
 
     def lookup(self, target: str, source: str) -> np.ndarray | None:
         """Return T_target_source (4 x 4), or None while the two are not connected."""

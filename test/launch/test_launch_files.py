@@ -19,7 +19,7 @@ from geoaccel_ros.resources import share_path
 _FILES = [
     ("lidar_odometry", {"topic": "/scan", "threads": "1"}, ["lidar_odometry"]),
     ("compression", {"step": "0.02"}, ["cloud_encoder", "cloud_decoder"]),
-    ("compression", {"nodes": "decoder"}, ["cloud_decoder"]),
+    ("compression", {"node": "cloud_decoder"}, ["cloud_decoder"]),
     ("mppi", {"namespace": "robot"}, ["mppi_controller"]),
     ("simulation", {"realtime_factor": "1"}, ["mujoco_simulation"]),
 ]

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 
 from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from geoaccel_ros.config import parameter
 from geoaccel_ros.ros import qos
@@ -30,7 +31,8 @@ class Scripted(ManagedNode):
             time.sleep(0.01)
         self._fail_in("configure")
         self._publisher = self.advertise(String, "said", qos.RELIABLE)
-        self.subscribe(String, "heard", self._on_heard, qos.RELIABLE)
+        self.subscribe(String, "heard", self._on_heard, qos.RELIABLE, expected=True)
+        self.offer(Trigger, "~/break", self._on_break)
 
     def activate(self):
         self._fail_in("activate")
@@ -45,6 +47,9 @@ class Scripted(ManagedNode):
         if message.data == "raise":
             raise RuntimeError("callback failed")
         self._publisher.publish(String(data=f"heard {message.data} at {self.config.voxel}"))
+
+    def _on_break(self, _request, _response):
+        raise RuntimeError("service failed")
 
     def _fail_in(self, transition):
         if self.config.fail_in == transition:

@@ -11,6 +11,7 @@ from rcl_interfaces.srv import DescribeParameters, SetParameters
 from rclpy.parameter import Parameter
 from ros_harness import wait_for
 from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from geoaccel_ros.ros import qos
 
@@ -198,3 +199,45 @@ def test_qos_can_be_overridden_and_a_mismatch_is_told(nodes, probe):
     probe.node.create_publisher(String, "/heard", qos.RELIABLE)
     process.wait_for_output("offers or asks for another DURABILITY", timeout=20.0)
     probe.wait_for_count("scripted", "incompatible QoS", 1)
+
+
+@pytest.mark.parametrize("value", ["nonsense", "42"])
+def test_a_wrong_qos_override_is_one_line(nodes, value):
+    override = f"qos_overrides./heard.subscription.reliability:={value}"
+    process = nodes.start(SCRIPT, "-p", override, active=False)
+    assert process.wait() == 1
+    assert "'qos_overrides.*' of 'heard'" in process.output
+    assert "Traceback" not in process.output
+
+
+def test_a_service_that_fails_answers_so_and_the_node_goes_on(nodes, probe):
+    process = nodes.start(SCRIPT)
+    answer = probe.call(Trigger, "/scripted/break")
+    assert not answer.success and "log" in answer.message
+    assert "service failed" in process.output
+    assert probe.call(GetState, "/scripted/get_state").current_state.label == "active"
+
+
+def test_a_signal_interrupts_a_configure_that_a_manager_asked_for(nodes, probe):
+    arguments = ["-p", "autostart:=false", "-p", "configure_for:=60.0"]
+    process = nodes.start(SCRIPT, *arguments, active=False)
+    client = probe.node.create_client(ChangeState, "/scripted/change_state")
+    assert client.wait_for_service(20.0)
+    time.sleep(0.7)
+    request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE))
+    client.call_async(request)
+    process.wait_for_output("configure voxel")
+    status, seconds = process.stop()
+    assert status == 0 and seconds < 2.0
+
+
+def test_silence_where_messages_are_expected_is_told(nodes, probe):
+    nodes.start(SCRIPT)
+    wait_for(
+        lambda: "no message on 'heard'" in probe.diagnostics("scripted").get("message", ""),
+        what="the warning",
+    )
+
+
+def test_parameters_of_rclpy_itself_are_accepted(nodes):
+    nodes.start(SCRIPT, "-p", "start_type_description_service:=false")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry, Path
+from rclpy.duration import Duration
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
@@ -17,6 +18,8 @@ from geoaccel_ros.ros.pointcloud2 import message_from_points
 
 XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
 MOUNT = ["-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]"]
+# Where the test is about the pose: an open field needs no lidar.
+BLIND = [*MOUNT, "-p", "obstacle_timeout:=0.0"]
 
 
 def pose_at(node, x, y=0.0, frame="odom"):
@@ -53,7 +56,7 @@ class Robot:
 
 
 def test_it_drives_towards_the_goal_and_stops_at_it(nodes, probe):
-    nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[3.0, 0.0]")
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[3.0, 0.0]")
     plans = probe.listen(Path, "/plan", qos.RELIABLE)
     rollouts = probe.listen(MarkerArray, "/rollouts", qos.RELIABLE)
     robot = Robot(probe)
@@ -76,7 +79,7 @@ def test_it_drives_towards_the_goal_and_stops_at_it(nodes, probe):
 
 
 def test_a_goal_may_come_by_topic(nodes, probe):
-    process = nodes.start("mppi_controller", *MOUNT)
+    process = nodes.start("mppi_controller", *BLIND)
     robot = Robot(probe)
     robot.answers(lambda v, w: v == 0.0 and w == 0.0, what="the robot to stand without a goal")
     goals = probe.speak(PoseStamped, "/goal_pose", qos.RELIABLE)
@@ -113,9 +116,56 @@ def test_it_turns_aside_from_what_the_cloud_shows(nodes, probe):
     wait_for(avoided, what="a plan that does not cross the wall")
 
 
-@pytest.mark.parametrize("doubt", ["silence", "another frame", "a broken quaternion"])
-def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
+@pytest.mark.parametrize("no_return", [(np.nan, np.nan), (0.0, 1e6)])
+def test_the_time_of_a_point_that_is_no_return_means_nothing(nodes, probe, no_return):
+    nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[5.0, 0.0]")
+    robot = Robot(probe)
+    clouds = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    dtype = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("time", "f4")])
+    points = np.zeros(200, dtype)
+    points["x"], points["y"], points["z"] = 3.0, np.linspace(2, 6, 200), 0.5
+    points["time"] = np.linspace(0.0, 0.1, 200)
+    points[100] = (no_return[0], no_return[0], no_return[0], no_return[1])
+
+    def seen():
+        now = probe.node.get_clock().now()
+        header = Header(stamp=(now - Duration(seconds=0.1)).to_msg(), frame_id="lidar")
+        clouds.publish(message_from_points(header, points))
+        robot.at(0.0)
+        return int(probe.diagnostics("mppi_controller").get("obstacles count", 0))
+
+    wait_for(seen, what="the cloud on the map")
+
+
+def test_it_stands_without_clouds_and_stops_when_they_stop(nodes, probe):
     nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+    clouds = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    far = np.array([[50.0, 50.0, 0.5]], np.float32).view(XYZ).reshape(-1)
+
+    def says(text):
+        robot.at(0.0)
+        return text in probe.diagnostics("mppi_controller").get("message", "")
+
+    def drives():
+        header = Header(stamp=probe.node.get_clock().now().to_msg(), frame_id="lidar")
+        clouds.publish(message_from_points(header, far))
+        time.sleep(0.05)
+        robot.at(0.0)
+        return len(robot.commands) and robot.told()[0] > 0.3
+
+    wait_for(lambda: says("stopped: no cloud yet"), what="it to say that it sees nothing")
+    assert robot.told() == (0.0, 0.0)
+    wait_for(drives, what="the robot to drive once it sees")
+    wait_for(lambda: says("stopped: no cloud for"), what="it to say that clouds stopped")
+    assert robot.told() == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "doubt", ["silence", "another frame", "a broken quaternion", "a deviation of 100 m"]
+)
+def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
     robot = Robot(probe)
     robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
 
@@ -126,18 +176,24 @@ def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
             odom = pose_at(probe.node, 0.0)
             odom.pose.pose.orientation.w = 0.0
             robot._odometry.publish(odom)
+        elif doubt == "a deviation of 100 m":
+            odom = pose_at(probe.node, 0.0)
+            odom.pose.covariance[0] = 1e4
+            robot._odometry.publish(odom)
         return robot.told() == (0.0, 0.0)
 
     wait_for(stopped, what="the robot to stop")
     wait_for(
-        lambda: "stopped: the pose is" in probe.diagnostics("mppi_controller")["message"],
+        lambda: (
+            stopped() and "stopped: the pose is" in probe.diagnostics("mppi_controller")["message"]
+        ),
         what="the controller to say why",
     )
     robot.answers(lambda v, w: v > 0.3, what="the robot to drive on by itself")
 
 
 def test_its_last_command_is_to_stop(nodes, probe):
-    process = nodes.start("mppi_controller", *MOUNT, "-p", "goals:=[10.0, 0.0]")
+    process = nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
     robot = Robot(probe)
     robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
     status, took = process.stop()

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,8 @@ _CONNECTIONS = {
 }
 # The first start compiles every kernel; later ones find them in caches.
 _START_TIMEOUT = 150.0
+# DiagnosticStatus.ERROR, as the recorder writes it.
+_LEVEL_ERROR = "2"
 # For clouds on their way, and for diagnostics that count them.
 _DRAIN = 2.5
 
@@ -68,6 +71,9 @@ def run(args: argparse.Namespace) -> int:
     goals, model = _task(config)
     output = _empty_folder(args.output)
     os.environ.update(demo_environment())
+    # Ended from outside, the demo must take its nodes along, as it does on Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     say = _progress(quiet=args.json == "-")
 
     observed = _drive(config, output, args.timeout, len(goals), say)
@@ -181,6 +187,8 @@ def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:
             node.check()
             node.measure()
         simulation = recorder.diagnostics["mujoco_simulation"]
+        if simulation["level"] == _LEVEL_ERROR:
+            raise UserError(f"mujoco_simulation says '{simulation['message']}'")
         controller = recorder.diagnostics["mppi_controller"]
         simulated = float(simulation["simulated time [s]"])
         reached = int(controller["goals reached"])

@@ -30,7 +30,7 @@ class Trajectory:
 
 
 @dataclass
-class CodecError:
+class CodecComparison:
     """Distances between each point and its decoded self, over all clouds compared."""
 
     clouds: int = 0
@@ -57,7 +57,9 @@ class CodecError:
         for name in original.dtype.names:
             if name in "xyz":
                 error = np.abs(original[name].astype(np.float64) - decoded[name])
-                self.max_coordinate = max(self.max_coordinate, float(error.max(initial=0.0)))
+                # np.maximum, since max() would lose a NaN.
+                largest = np.maximum(self.max_coordinate, error.max(initial=0.0))
+                self.max_coordinate = float(largest)
             elif not np.array_equal(original[name], decoded[name]):
                 return False
         return True
@@ -69,7 +71,7 @@ class Recording:
 
     odometry: Trajectory
     truth: Trajectory
-    codec: CodecError
+    codec: CodecComparison
     cloud_stamps: np.ndarray  # (N,) s
     decoded_stamps: np.ndarray  # (N,) s
     latency_ms: dict[str, np.ndarray]  # from a cloud's arrival to its result's, as the recorder saw
@@ -102,7 +104,7 @@ def read_bag(bag: Path) -> Recording:
     arrivals = {"/points": {}, "/points/compressed": {}, "/points/decompressed": {}}
     # By stamp, what is there of a cloud: a recorder may hear the three topics in any order.
     waiting: dict[float, dict[str, np.ndarray]] = defaultdict(dict)
-    codec = CodecError()
+    codec = CodecComparison()
     with Reader(bag) as reader:
         for connection, arrival_ns, data in reader.messages():
             topic, arrival = connection.topic, 1e-9 * arrival_ns
@@ -164,7 +166,6 @@ def _pose_latency(clouds: dict[float, float], odometry: Trajectory) -> np.ndarra
     index = np.searchsorted(stamps, odometry.stamps, side="right") - 1
     if not len(stamps):
         return np.array([])
-    # A pose on the very stamp of the next sweep belongs to the one that ended there.
     latency = []
     for i, stamp, arrival in zip(index, odometry.stamps, odometry.arrivals, strict=True):
         if i >= 0 and stamp - stamps[i] < _SWEEP_MAX:

@@ -13,6 +13,8 @@ from geoaccel_ros.simulation.world import load_model
 _ATE_MAX = 0.3  # m
 _ATE_MAX_OF_PATH = 0.02
 _REALTIME_MIN = 0.95
+# Half a unit in the last place of a float32 at 60 m, the lidar's range (m).
+_ROUNDING = 2e-6
 
 
 def judge(output: Path, goals: np.ndarray, model: str, observed: dict) -> dict:
@@ -60,6 +62,7 @@ def judge(output: Path, goals: np.ndarray, model: str, observed: dict) -> dict:
             "ratio": codec.bytes_original / max(codec.bytes_compressed, 1),
             "bits_per_point": 8 * codec.bytes_compressed / max(codec.points, 1),
             "max_error_m": codec.max_coordinate,
+            "step_m": float(said["cloud_encoder"]["step [m]"]),
             "frames": decoded,
             "lost": published - decoded,
             "compared": codec.clouds,
@@ -99,6 +102,7 @@ def _failures(summary: dict) -> list[str]:
     odometry, codec = summary["odometry"], summary["compression"]
     limit = min(_ATE_MAX, _ATE_MAX_OF_PATH * odometry["path_m"])
     factor = summary["simulation"]["realtime_factor"]
+    clouds = summary["simulation"]["clouds"]
     conditions = [
         (
             summary["goal_reached"],
@@ -108,6 +112,14 @@ def _failures(summary: dict) -> list[str]:
         (odometry["dropped"] == 0, f"lidar_odometry lost {odometry['dropped']} clouds"),
         (codec["lost"] == 0, f"the codec lost {codec['lost']} clouds"),
         (codec["damaged"] == 0, f"{codec['damaged']} decoded clouds differ from their originals"),
+        (
+            codec["compared"] == clouds,
+            f"only {codec['compared']} of {clouds} clouds were recorded whole, and compared",
+        ),
+        (
+            codec["max_error_m"] <= codec["step_m"] / 2 + _ROUNDING,
+            f"a coordinate came back {codec['max_error_m']:.6f} m off, step {codec['step_m']} m",
+        ),
         (
             odometry["ate_rmse_m"] < limit,
             f"odometry error {odometry['ate_rmse_m']:.3f} m, limit {limit:.3f} m",
