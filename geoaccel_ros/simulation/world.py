@@ -27,6 +27,13 @@ from geoaccel_ros.simulation.lidar import LidarConfig, SpinningLidar
 _BASE = "base_link"
 _WHEELS = ("left_wheel", "right_wheel")
 _GROUND_GROUP = 1
+# In m/s and rad/s: far beyond any wheels, and far from where wheel speeds would overflow.
+_LARGEST_COMMAND = 1e6
+# The other warnings tell of buffers that are full; the physics goes on with what fits.
+_DIVERGED = [
+    int(getattr(mujoco.mjtWarning, f"mjWARN_{name}"))
+    for name in ("INERTIA", "BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")
+]
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +106,8 @@ class Simulation:
         self.model = load_model(self.config.model)
         # A diverged simulation would start anew by itself, its time jumping back.
         self.model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
-        # MuJoCo's own handler writes MUJOCO_LOG.TXT into the current folder.
+        # MuJoCo's own handler writes MUJOCO_LOG.TXT into the current folder. A kind of warning is
+        # handed over when it first occurs, and again after a reset.
         mujoco.set_mju_user_warning(_log.warning)
         self.data = mujoco.MjData(self.model)
         self.timestep_ns = round(self.model.opt.timestep * 1e9)
@@ -149,6 +157,10 @@ class Simulation:
         """
         if not (np.isfinite(v) and np.isfinite(w)):
             raise SimulationError(f"command v={v} w={w} is not finite")
+        largest = max(abs(v), abs(w))
+        if largest > _LARGEST_COMMAND:
+            # In this order: neither overflows.
+            v, w = v / largest * _LARGEST_COMMAND, w / largest * _LARGEST_COMMAND
         with self._command_lock:
             self._command = (v, w, self.time_ns)
 
@@ -214,13 +226,14 @@ class Simulation:
         self.data.ctrl[self._actuators] = speeds / max(excess, 1.0)
 
     def _check_physics(self) -> None:
-        raised = np.flatnonzero(self.data.warning.number)
-        if len(raised):
-            name = mujoco.mjtWarning(int(raised[0])).name.removeprefix("mjWARN_")
-            raise SimulationError(
-                f"physics diverged at {self.time_ns * 1e-9:.3f} s: warning {name}"
-                f" (index {self.data.warning.lastinfo[raised[0]]})"
-            )
+        numbers = self.data.warning.number
+        for kind in _DIVERGED:
+            if numbers[kind]:
+                name = mujoco.mjtWarning(kind).name.removeprefix("mjWARN_")
+                raise SimulationError(
+                    f"physics diverged at {self.time_ns * 1e-9:.3f} s: warning {name}"
+                    f" (index {self.data.warning.lastinfo[kind]})"
+                )
 
     def _count_contacts(self) -> None:
         geoms = self.data.contact.geom

@@ -319,6 +319,38 @@ def test_a_command_that_is_no_number_is_refused_and_changes_nothing(v, w):
     assert of(TruthState, drive(sim, 0.4))[-1].linear[0] == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("v", "w", "speeds"),
+    [
+        (1e308, 0.0, (16.0, 16.0)),
+        (-1e308, 1e308, (-16.0, -16.0 * 0.8 / 1.2)),
+        (1e200, 1e308, (-16.0, 16.0)),
+    ],
+)
+def test_an_absurd_command_is_scaled_with_its_curvature_kept(v, w, speeds):
+    sim = simulation()
+    with np.errstate(all="raise", under="ignore"):
+        drive(sim, 1.0, v, w)
+    np.testing.assert_allclose(sim.data.ctrl[sim._actuators], speeds, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["CONTACTFULL", "CNSTRFULL"])
+def test_a_full_buffer_ends_nothing(name):
+    sim = simulation()
+    drive(sim, 0.1)
+    sim.data.warning.number[getattr(mujoco.mjtWarning, f"mjWARN_{name}")] = 1
+    assert of(TruthState, drive(sim, 1.0, 0.5))[-1].linear[0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_mujoco_warns_of_is_logged_once(caplog):
+    sim = simulation()
+    sim.data.qvel[0] = np.nan
+    for _ in range(3):
+        with pytest.raises(SimulationError):
+            sim.step()
+    assert len([record for record in caplog.records if "QVEL" in record.message]) == 1
+
+
 @pytest.mark.parametrize("what", ["qpos", "qvel", "qfrc_applied"])
 def test_diverged_physics_is_an_error_and_time_does_not_jump(what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
