@@ -1,6 +1,7 @@
 """mujoco_simulation: a robot in a yard, as its sensors and its drive show themselves on topics."""
 
 import sys
+import traceback
 from dataclasses import dataclass
 
 from geometry_msgs.msg import TransformStamped, TwistStamped
@@ -49,7 +50,7 @@ class MujocoSimulation(ManagedNode):
     def configure(self):
         self.counters = Counters("clouds out", "commands in", "commands refused")
         self._simulation = Simulation(self.config.subset(SimulationConfig))
-        self._thread = SimulationThread(self._simulation, self._on_event)
+        self._thread = self._new_thread(self.config.start_paused)
         self._publish = {
             events.ClockTick: self._publish_clock,
             events.Scan: self._publish_scan,
@@ -73,9 +74,9 @@ class MujocoSimulation(ManagedNode):
         self._thread.start()
 
     def deactivate(self):
-        # Whoever activates again goes on from here, with a thread of its own.
+        # Whoever activates again goes on from here, paused or not, with a thread of its own.
         self._thread.stop()
-        self._thread = SimulationThread(self._simulation, self._on_event)
+        self._thread = self._new_thread(self._thread.paused)
 
     def cleanup(self):
         self._thread = self._simulation = None
@@ -93,7 +94,14 @@ class MujocoSimulation(ManagedNode):
             return Status(diagnostics.ERROR, f"stopped: {thread.error}", values)
         return Status(diagnostics.OK, "paused" if thread.paused else "running", values)
 
+    def _new_thread(self, paused: bool) -> SimulationThread:
+        return SimulationThread(self._simulation, self._on_event, self._on_error, paused)
+
     # From the physics thread.
+
+    def _on_error(self, error: Exception) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self.get_logger().fatal(f"the simulation stopped: {trace}")
 
     def _on_event(self, event) -> None:
         self._publish[type(event)](event)
@@ -156,14 +164,25 @@ class MujocoSimulation(ManagedNode):
             self.get_logger().warning(str(error), throttle_duration_sec=5.0)
 
     def _on_pause(self, request, response):
+        if self._refuse_if_stopped(response):
+            return response
         (self._thread.pause if request.data else self._thread.resume)()
         response.success, response.message = True, "paused" if request.data else "running"
         return response
 
     def _on_reset(self, _request, response):
+        if self._refuse_if_stopped(response):
+            return response
         self._thread.reset()
         response.success, response.message = True, "robot at its start; time goes on"
         return response
+
+    def _refuse_if_stopped(self, response) -> bool:
+        """Fill in a service's response and return True if the physics thread has failed."""
+        error = self._thread.error
+        if error is not None:
+            response.success, response.message = False, f"the simulation stopped: {error}"
+        return error is not None
 
 
 def _stamp(nanoseconds: int):

@@ -22,6 +22,10 @@ class SimulationThread:
     on_event : callable
         Called from the thread with each event, in order; its time is the simulation's, so it must
         be quick. What it raises ends the simulation as diverged physics does.
+    on_error : callable, optional
+        Called from the thread with ``error`` when that has ended it.
+    paused : bool, optional
+        Whether it starts paused; the configuration's ``start_paused`` if not given.
 
     Attributes
     ----------
@@ -29,14 +33,21 @@ class SimulationThread:
         What ended the thread.
     """
 
-    def __init__(self, simulation: Simulation, on_event: Callable[[Event], None]):
+    def __init__(
+        self,
+        simulation: Simulation,
+        on_event: Callable[[Event], None],
+        on_error: Callable[[Exception], None] | None = None,
+        paused: bool | None = None,
+    ):
         self.simulation = simulation
         self.error: Exception | None = None
         self._on_event = on_event
+        self._on_error = on_error
         self._stop = threading.Event()
         self._reset = threading.Event()
         self._running = threading.Event()
-        if not simulation.config.start_paused:
+        if not (simulation.config.start_paused if paused is None else paused):
             self._running.set()
         self._pacer = Pacer(simulation.config.realtime_factor, sleep=self._stop.wait)
         self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
@@ -64,11 +75,6 @@ class SimulationThread:
         self._reset.set()
 
     @property
-    def alive(self) -> bool:
-        """Whether the thread runs, paused or not."""
-        return self._thread.is_alive()
-
-    @property
     def paused(self) -> bool:
         return not self._running.is_set()
 
@@ -85,22 +91,28 @@ class SimulationThread:
     def _run(self) -> None:
         try:
             simulation = self.simulation
-            self._pacer.start(simulation.time_ns * 1e-9)
+            # A pause is not lag: the pacer begins anew after one, however it ended.
+            pacing = False
             while not self._stop.is_set():
                 if self._reset.is_set():
                     self._reset.clear()
                     simulation.reset()
                 if not self._running.is_set():
+                    pacing = False
                     self._hold()
                     continue
+                if not pacing:
+                    self._pacer.start(simulation.time_ns * 1e-9)
+                    pacing = True
                 self._pacer.wait((simulation.time_ns + simulation.timestep_ns) * 1e-9)
                 for event in simulation.step():
                     self._on_event(event)
         except Exception as error:
             self.error = error
+            if self._on_error is not None:
+                self._on_error(error)
 
     def _hold(self) -> None:
         """Tell the time once and wait for one clock period, or less when resumed."""
         self._on_event(ClockTick(self.simulation.time_ns))
-        if self._running.wait(1 / self.simulation.config.clock_rate):
-            self._pacer.start(self.simulation.time_ns * 1e-9)
+        self._running.wait(1 / self.simulation.config.clock_rate)

@@ -1,7 +1,11 @@
 """mujoco_simulation over DDS: what it tells of itself, and that it does as it is told."""
 
+from importlib import resources
+
 import numpy as np
 from geometry_msgs.msg import TwistStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from nav_msgs.msg import Odometry
 from ros_harness import wait_for
 from rosgraph_msgs.msg import Clock
@@ -85,6 +89,41 @@ def test_time_stands_while_paused_and_goes_on_after_a_reset(nodes, probe):
     told = [seconds(c.clock) for c in clock]
     assert min(np.diff(told)) >= 0.0, "time must never go back"
     assert told[-1] == told[-5]
+
+
+def test_a_resumed_simulation_still_runs_when_activated_again(nodes, probe):
+    nodes.start("mujoco_simulation", "-p", "start_paused:=true")
+
+    def change(transition):
+        request = ChangeState.Request(transition=Transition(id=transition))
+        return probe.call(ChangeState, "/mujoco_simulation/change_state", request).success
+
+    def wait_for_message(message):
+        wait_for(
+            lambda: probe.diagnostics("mujoco_simulation").get("message") == message, what=message
+        )
+
+    assert probe.call(SetBool, "/mujoco_simulation/pause", SetBool.Request(data=False)).success
+    assert change(Transition.TRANSITION_DEACTIVATE)
+    wait_for_message("not active")
+    assert change(Transition.TRANSITION_ACTIVATE)
+    wait_for_message("running")
+
+
+def test_diverged_physics_is_logged_and_told_to_whoever_asks(nodes, probe, tmp_path):
+    yard = (resources.files("geoaccel_ros.simulation.models") / "yard.xml").read_text("utf-8")
+    model = tmp_path / "diverging.xml"
+    model.write_text(yard.replace("<option", '<option gravity="0 0 -1e12"', 1))
+    process = nodes.start("mujoco_simulation", "-p", f"model:={model}")
+    process.wait_for_output("SimulationError: physics diverged", timeout=20.0)
+    assert "FATAL" in process.output and "Traceback" in process.output
+    for kind, name in (SetBool, "pause"), (Trigger, "reset"):
+        answer = probe.call(kind, f"/mujoco_simulation/{name}")
+        assert not answer.success and "physics diverged" in answer.message
+    wait_for(
+        lambda: "physics diverged" in probe.diagnostics("mujoco_simulation").get("message", ""),
+        what="diagnostics",
+    )
 
 
 def test_a_command_that_is_no_number_is_refused(nodes, probe):

@@ -49,7 +49,7 @@ def test_events_come_in_order_and_nothing_after_stop():
     with Harness() as running:
         stamps = [running.next(ClockTick).stamp_ns for _ in range(100)]
     assert stamps == [10_000_000 * (k + 1) for k in range(100)]
-    assert not running.thread.alive
+    assert not running.thread._thread.is_alive()
     while not running.events.empty():
         running.events.get()
     assert running.events.empty()
@@ -80,6 +80,29 @@ def test_starts_paused():
         assert {running.next(ClockTick).stamp_ns for _ in range(5)} == {0}
         running.thread.resume()
         assert running.next(TruthState).stamp_ns == 20_000_000
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_caller_may_say_whether_it_starts_paused(paused):
+    config = SimulationConfig(lidar_rings=1, lidar_columns=2, start_paused=not paused)
+    assert SimulationThread(Simulation(config), print, paused=paused).paused is paused
+
+
+def test_a_resume_just_after_the_wait_has_timed_out_is_no_lag():
+    class ResumedLate(threading.Event):
+        def wait(self, timeout=None):
+            assert not super().wait(timeout)
+            self.set()
+            return False
+
+    running = Harness(start_paused=True, realtime_factor=1.0)
+    thread, starts = running.thread, []
+    thread._running = ResumedLate()
+    begin = thread._pacer.start
+    thread._pacer.start = lambda simulated_s: (starts.append(thread.paused), begin(simulated_s))
+    with running:
+        running.next(TruthState)
+    assert starts[-1] is False
 
 
 def test_reset_while_running():
@@ -130,7 +153,7 @@ def test_diverged_physics_ends_the_thread_and_is_told():
     running.simulation.data.qvel[0] = np.nan
     with running:
         running.thread._thread.join(PATIENCE)
-        assert not running.thread.alive
+        assert not running.thread._thread.is_alive()
         assert isinstance(running.thread.error, SimulationError)
 
 
@@ -140,10 +163,14 @@ def test_what_the_callback_raises_is_told():
     def refuse(event):
         raise RuntimeError("publisher is gone")
 
-    thread = SimulationThread(simulation, refuse)
+    told = []
+    thread = SimulationThread(
+        simulation, refuse, lambda error: told.append((error, threading.current_thread()))
+    )
     thread.start()
     thread._thread.join(PATIENCE)
     assert str(thread.error) == "publisher is gone"
+    assert told == [(thread.error, thread._thread)]
     thread.stop()
 
 
@@ -152,7 +179,7 @@ def test_stop_from_the_callback_does_not_wait_for_itself():
     thread = SimulationThread(simulation, lambda event: thread.stop())
     thread.start()
     thread._thread.join(PATIENCE)
-    assert not thread.alive
+    assert not thread._thread.is_alive()
     assert thread.error is None
 
 
