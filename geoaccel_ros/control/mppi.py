@@ -304,8 +304,12 @@ class Mppi:
         relative_goal[:2] -= position
         lower, upper = self.limits
         # A robot that is already too near (the map is noisy, obstacles move) must be able to leave:
-        # then only coming nearer still is a crash. The tolerance is a fraction of a cell.
+        # then only coming nearer still is a crash. The tolerance is a fraction of a cell. Not so
+        # where the obstacle is deep inside the robot, or in its centre's own cell: no way is known
+        # to lead out, and from there a step may pass through. Nothing is allowed then: it stops.
         here = float(self._field.at(position)[0])
+        deep = here < max(0.5 * self._clearance_limit, self._field.resolution)
+        limit = self._clearance_limit if deep else min(self._clearance_limit, here - 0.02)
         problem = Problem(
             start=_float32_tuple(state - origin),
             control_before=_float32_tuple(self._command),
@@ -318,7 +322,7 @@ class Mppi:
             field=self._field,
             detour=self._detour_to(goal),
             origin=position,
-            clearance_limit=np.float32(min(self._clearance_limit, here - 0.02)),
+            clearance_limit=np.float32(limit),
             dt=np.float32(self._config.dt),
         )
         return problem, origin

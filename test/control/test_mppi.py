@@ -174,6 +174,18 @@ def test_a_robot_inside_the_margin_may_leave_it_but_not_go_deeper():
     assert state[0] < -1.0
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.03, 0.09, 0.2])
+@pytest.mark.parametrize("speed", [0.0, 1.2])
+def test_a_robot_with_a_wall_inside_it_stops_instead_of_driving_through(offset, speed):
+    occupied = np.zeros((101, 101), bool)
+    occupied[:, 50] = True
+    mppi = Mppi(CONFIG)
+    mppi.set_obstacles(_field(occupied))
+    update = mppi.update(np.array([-offset, 0.0, 0.0, speed, 0.0]), GOAL, 0.0)
+    assert not update.ok and update.reason == "every rollout collides"
+    np.testing.assert_array_equal(update.command, [0.0, 0.0])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_two_ways_around_a_pillar_are_not_averaged_into_it(seed):
     occupied = np.zeros((141, 141), bool)
