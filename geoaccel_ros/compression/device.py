@@ -96,8 +96,8 @@ class Device:
     def buffer(self, name: str, size: int) -> cl.Buffer:
         """Return the buffer of this name, of at least ``size`` bytes; its contents are not kept.
 
-        It is kept between calls and grows to at least twice its size, so that the clouds of a
-        sensor soon need no allocation.
+        It is kept between calls and grows to at least twice its size where the device allows that,
+        so that the clouds of a sensor soon need no allocation.
 
         Raises
         ------
@@ -106,11 +106,12 @@ class Device:
         """
         present = self._buffers.get(name)
         if present is None or present.size < size:
-            grown = max(size, 2 * present.size if present else 1)
-            refusal = f"{self.name} has no {grown / 2**20:.0f} MiB for the cloud: split it"
+            limit = self.context.devices[0].max_mem_alloc_size
+            refusal = f"{self.name} has no {size / 2**20:.0f} MiB for the cloud: split it"
             # NVIDIA's driver makes a buffer of any size and fails when it is first used.
-            if grown > self.context.devices[0].max_mem_alloc_size:
+            if size > limit:
                 raise CodecError(refusal)
+            grown = min(max(size, 2 * present.size if present else 1), limit)
             try:
                 self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
             except cl.Error:
