@@ -56,7 +56,7 @@ class LocalMap:
         self._counts_at_normal = np.empty(capacity)
         self._table = np.empty(table_size(capacity), np.int32)
         _rehash(self._keys[:0], self._table)
-        self._pruned_at = self.origin
+        self._pruned_at = np.zeros(3)
 
     @property
     def means(self) -> np.ndarray:

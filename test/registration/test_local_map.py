@@ -74,13 +74,16 @@ def test_a_few_points_have_no_normal():
     assert local.size == 1 and not local.planar[0]
 
 
-def test_forgets_beyond_the_radius():
-    local = make(radius=10.0)
-    local.add(np.array([[0.1, 0, 0], [9.0, 0, 0]]), np.zeros(3))
-    local.add(np.array([[20.0, 0, 0]]), np.array([12.0, 0.0, 0.0]))
-    assert sorted(local.points()[:, 0]) == [9.0, 20.0]
+# An origin as far from zero as the centre then moves from it, and one of UTM size.
+@pytest.mark.parametrize("origin", [0.0, 12.0, 512_700.0])
+def test_forgets_beyond_the_radius(origin):
+    origin = np.array([origin, 0.0, 0.0])
+    local = make(radius=10.0, origin=origin)
+    local.add(origin + [[0.1, 0, 0], [9.0, 0, 0]], origin)
+    local.add(origin + [[20.0, 0, 0]], origin + [12.0, 0.0, 0.0])
+    assert sorted(local.points()[:, 0] - origin[0]) == [9.0, 20.0]
     # What was kept is still found: a second point in its voxel does not make a new one.
-    local.add(np.array([[9.1, 0.1, 0.1]]), np.array([12.0, 0.0, 0.0]))
+    local.add(origin + [[9.1, 0.1, 0.1]], origin + [12.0, 0.0, 0.0])
     assert local.size == 2
 
 
