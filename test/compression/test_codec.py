@@ -262,6 +262,11 @@ def test_an_organised_cloud_comes_back_as_one_row(codec):
     assert not inspect(stream).order_kept
 
 
+def test_an_empty_cloud_without_rows_comes_back_as_one_row(codec):
+    points, height = codec.decode(codec.encode(np.zeros(0, XYZ), height=0))
+    assert len(points) == 0 and points.dtype == XYZ and height == 1
+
+
 @pytest.mark.parametrize(
     ("points", "height", "message"),
     [
@@ -276,6 +281,7 @@ def test_an_organised_cloud_comes_back_as_one_row(codec):
         (np.zeros(5, [*XYZ, ("a" * 256, "f4")]), 1, "longer than 255 bytes"),
         (np.zeros(5, XYZ), 2, "5 points cannot lie in 2 rows"),
         (np.zeros(5, XYZ), 0, "5 points cannot lie in 0 rows"),
+        (np.zeros(0, XYZ), -1, "0 points cannot lie in -1 rows"),
         (cloud([[0, 0, 0], [3e4, 0, 0]]), 1, "x spans 30000 m.*use a step of at least"),
         (cloud([[4e6, 0, 0]]), 1, "x reaches 4e.06 m, where float32 resolves"),
         (cloud([[3e38, 0, 0]]), 1, "x reaches 3e.38 m"),
