@@ -111,7 +111,7 @@ class Device:
             # NVIDIA's driver makes a buffer of any size and fails when it is first used.
             if size > limit:
                 raise CodecError(refusal)
-            grown = min(max(size, 2 * present.size if present else 1), limit)
+            grown = grown_size(present.size if present else 0, size, limit)
             try:
                 self._buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, grown)
             except cl.Error:
@@ -160,3 +160,8 @@ def _devices_present() -> list[cl.Device]:
 
 def _name_of(device: cl.Device) -> str:
     return f"{device.platform.name.strip()}: {device.name.strip()}"
+
+
+def grown_size(present: int, needed: int, limit: int) -> int:
+    """Return the bytes of a buffer that has grown from ``present`` for ``needed``: twice, or less."""
+    return min(max(needed, 2 * present), limit)

@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
-import pyopencl as cl
 import pytest
 
-from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.device import Device, grown_size
 from geoaccel_ros.compression.errors import CodecError
 
 
@@ -67,17 +65,12 @@ def test_a_buffer_is_kept_until_it_is_too_small():
     assert device.buffer("a", 2000) is grown
 
 
-def test_a_buffer_that_cannot_double_grows_as_far_as_the_device_allows(monkeypatch):
-    # Stand-ins: a real one would take most of the memory.
-    monkeypatch.setattr(cl, "Buffer", lambda context, flags, size: SimpleNamespace(size=size))
-    device = Device.open()
-    limit = device.context.devices[0].max_mem_alloc_size
-    device.buffer("a", limit // 2 + 1)
-    grown = device.buffer("a", limit // 2 + 2)
-    assert grown.size == limit
-    assert device.buffer("a", limit) is grown
-    with pytest.raises(CodecError, match="MiB for the cloud"):
-        device.buffer("a", limit + 1)
+@pytest.mark.parametrize(
+    ("present", "needed", "grown"),
+    [(0, 10, 10), (10, 11, 20), (10, 50, 50), (600, 700, 1000), (600, 1000, 1000)],
+)
+def test_a_buffer_doubles_as_far_as_the_device_allows(present, needed, grown):
+    assert grown_size(present, needed, limit=1000) == grown
 
 
 def test_a_buffer_beyond_the_device_is_refused(device):
