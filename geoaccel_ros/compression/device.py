@@ -163,5 +163,5 @@ def _name_of(device: cl.Device) -> str:
 
 
 def grown_size(present: int, needed: int, limit: int) -> int:
-    """Return the bytes of a buffer that has grown from ``present`` for ``needed``: twice, or less."""
+    """Return the bytes that a buffer of ``present`` grows to for ``needed``: twice, or less."""
     return min(max(needed, 2 * present), limit)
