@@ -8,6 +8,7 @@ from geoaccel_ros.backend import BackendError
 from geoaccel_ros.cli import compress, info, odometry, register
 from geoaccel_ros.cli.demo import command as demo
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.output import check_target
 from geoaccel_ros.config import ConfigurationError
 
 
@@ -22,6 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     args = _parser().parse_args(arguments)
     try:
+        if getattr(args, "json", None) is not None:
+            check_target(args.json)
         return args.run(args)
     except (UserError, ConfigurationError, BackendError) as error:
         print(f"geoaccel {args.command}: {error}", file=sys.stderr)

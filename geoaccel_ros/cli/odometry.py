@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 from tqdm import tqdm
 
 from geoaccel_ros.cli.errors import UserError
@@ -29,6 +28,7 @@ from geoaccel_ros.registration.metrics import (
     relative_pose_error,
 )
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
+from geoaccel_ros.ros.params_file import read_mapping, read_parameters
 
 _SUFFIXES = (".bin", ".npy", ".pcd", ".ply")
 # Where a folder has no times.txt.
@@ -153,23 +153,16 @@ def read_config(path: Path) -> OdometryConfig:
 
     Raises
     ------
-    UserError
+    ConfigurationError, UserError
         If the file cannot be read, or a value is not accepted.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read '{path}': {getattr(error, 'strerror', error)}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"'{path}' is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"'{path}': must hold names and values")
+    content = read_mapping(path)
     if any(isinstance(value, dict) for value in content.values()):
-        section = content.get("lidar_odometry", content.get("/**"))
-        if not isinstance(section, dict) or not isinstance(section.get("ros__parameters"), dict):
+        content = read_parameters(path, "/lidar_odometry")
+        if not content:
             raise UserError(f"'{path}': no section lidar_odometry with ros__parameters")
         known = {declared.name for declared in OdometryConfig.parameters()}
-        content = {k: v for k, v in section["ros__parameters"].items() if k in known}
+        content = {name: value for name, value in content.items() if name in known}
     try:
         return OdometryConfig.from_mapping(content)
     except ConfigurationError as error:

@@ -1,6 +1,7 @@
 """Results as JSON, to a file or to standard output."""
 
 import json
+import os
 from pathlib import Path
 
 from geoaccel_ros.cli.errors import UserError
@@ -24,6 +25,19 @@ def write_json(content: dict, target: str | Path) -> None:
         Path(target).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write '{target}': {error.strerror}") from None
+
+
+def check_target(target: str | Path) -> None:
+    """Complain before the work, not after it, where the JSON has no place to go.
+
+    Raises
+    ------
+    UserError
+        If the folder of the file does not exist or cannot be written.
+    """
+    folder = Path(target).resolve().parent
+    if str(target) != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise UserError(f"cannot write '{target}': '{folder}' is no folder that can be written")
 
 
 def _finite(value):

@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; 0 also where the clouds do not converge, which the result says."""
     initial = read_transform(Path(args.init)) if args.init else None
     truth = read_transform(Path(args.truth)) if args.truth else None
-    if args.threads < 1:
-        raise UserError(f"--threads is {args.threads}, must be positive")
+    if not 1 <= args.threads <= 256:
+        raise UserError(f"--threads is {args.threads}, must be 1 to 256")
     started = time.perf_counter()
     target, source = _read(args.target), _read(args.source)
     read_ms = 1e3 * (time.perf_counter() - started)

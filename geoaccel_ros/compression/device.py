@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import pyopencl as cl
 
-from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.errors import CodecError, DeviceError
 
 _SOURCES = "geoaccel_ros.compression.opencl"
 # Enough to fill any device; what a kernel or device allows may be less.
@@ -52,7 +52,7 @@ class Device:
 
         Raises
         ------
-        CodecError
+        DeviceError
             If there is no OpenCL device, or none of that name; the message lists those present.
         """
         if threads > 0:
@@ -66,7 +66,7 @@ class Device:
             matches = [d for d in devices if wanted.lower() in _name_of(d).lower()]
             if not matches:
                 present = "; ".join(map(_name_of, devices))
-                raise CodecError(f"no OpenCL device matches '{wanted}'; present: {present}")
+                raise DeviceError(f"no OpenCL device matches '{wanted}'; present: {present}")
             chosen = matches[0]
         context = cl.Context([chosen])
         return cls(
@@ -151,7 +151,7 @@ def _devices_present() -> list[cl.Device]:
         platforms = []
     devices = [device for platform in platforms for device in platform.get_devices()]
     if not devices:
-        raise CodecError(
+        raise DeviceError(
             "no OpenCL device: install the GPU vendor's OpenCL driver (ICD), or PoCL for the CPU "
             "(pip install pocl-binary-distribution, or your system's pocl package)"
         )

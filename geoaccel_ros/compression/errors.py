@@ -1,5 +1,11 @@
 """What the codec refuses."""
 
+from geoaccel_ros.backend import BackendError
+
 
 class CodecError(ValueError):
     """A cloud that cannot be encoded, bytes that are no valid stream, no usable device."""
+
+
+class DeviceError(CodecError, BackendError):
+    """There is no OpenCL device, or none of the name asked for."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from geoaccel_ros.config import Configuration, parameter
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.local_map import LocalMap
 from geoaccel_ros.registration.motion import Motion
@@ -104,6 +104,14 @@ class OdometryConfig(Configuration):
         "auto", "Device of the nearest-neighbour search", choices=("auto", "cpu", "cuda")
     )
     threads: int = parameter(1, "CPU threads of the search", minimum=1, maximum=256)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.min_range >= self.max_range:
+            raise ConfigurationError(
+                f"parameter 'min_range' is {self.min_range:g}, must be less than 'max_range' "
+                f"({self.max_range:g})"
+            )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,14 @@ class FramesConfig(Configuration):
         (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.odom_frame or not self.base_frame or self.odom_frame == self.base_frame:
+            raise ConfigurationError(
+                f"parameters 'odom_frame' ('{self.odom_frame}') and 'base_frame' "
+                f"('{self.base_frame}') must name two different frames"
+            )
+
 
 class SensorMount:
     """T_base_sensor of each sensor frame that a node hears of.

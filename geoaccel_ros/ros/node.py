@@ -104,7 +104,7 @@ class ManagedNode(LifecycleNode):
     def advertise(self, message_type: type, topic: str, profile: QoSProfile):
         """Return a publisher that is silent while the node is not active."""
         events = PublisherEventCallbacks(
-            incompatible_qos=lambda event: self._on_incompatible_qos(topic, event)
+            incompatible_qos=lambda event: self._on_incompatible_qos(topic, "publisher", event)
         )
         with _qos_overrides_of(topic):
             publisher = self.create_lifecycle_publisher(
@@ -144,7 +144,7 @@ class ManagedNode(LifecycleNode):
                     callback(message)
 
         events = SubscriptionEventCallbacks(
-            incompatible_qos=lambda event: self._on_incompatible_qos(topic, event)
+            incompatible_qos=lambda event: self._on_incompatible_qos(topic, "subscription", event)
         )
         with _qos_overrides_of(topic):
             subscription = self.create_subscription(
@@ -268,13 +268,14 @@ class ManagedNode(LifecycleNode):
             )
         return checked
 
-    def _on_incompatible_qos(self, topic: str, event) -> None:
+    def _on_incompatible_qos(self, topic: str, end: str, event) -> None:
         # An own callback replaces rclpy's warning, so the warning is given here.
         policy = qos_policy_name_from_kind(event.last_policy_kind)
         self.counters.count("incompatible QoS")
+        parameter = f"qos_overrides.{self.resolve_topic_name(topic)}.{end}.{policy.lower()}"
         self.get_logger().warning(
             f"an endpoint on '{topic}' offers or asks for another {policy}: nothing will pass; set "
-            f"'qos_overrides.{topic}' to match it"
+            f"'{parameter}' to match it"
         )
 
     @contextlib.contextmanager

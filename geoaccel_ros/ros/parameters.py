@@ -39,7 +39,10 @@ def declare(node: Node, config_type: type[Configuration]) -> None:
         [name for name in overrides if not node.has_parameter(name)], [*declared, "use_sim_time"]
     )
     for name, parameter in declared.items():
-        value = parameter.check(overrides[name]) if name in overrides else parameter.default
+        given = overrides.get(name)
+        # rcl makes nothing of an empty list, which so means what leaving it out does.
+        unset = given is None and (parameter.is_list or name not in overrides)
+        value = parameter.default if unset else parameter.check(given)
         node.declare_parameter(name, _plain(value), _descriptor(parameter), ignore_override=True)
 
 

@@ -34,7 +34,7 @@ def check_parameter_files(arguments: list[str], node_name: str) -> None:
     """
     paths, full_name = _parse(arguments, node_name)
     for path in paths:
-        sections = dict(_sections(_load(path), ""))
+        sections = dict(_sections(read_mapping(path), ""))
         matching = [name for name in sections if _matches(name, full_name)]
         if not matching:
             found = ", ".join(sections) or f"none with the key '{_SECTION}'"
@@ -45,24 +45,46 @@ def check_parameter_files(arguments: list[str], node_name: str) -> None:
             _check_lists(path, sections[name])
 
 
+def read_parameters(path: Path, full_name: str) -> dict[str, Any]:
+    """Return what a parameter file gives to the node ``full_name``; the later section wins.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing or no YAML mapping.
+    """
+    parameters = {}
+    for name, section in _sections(read_mapping(path), ""):
+        if _matches(name, full_name):
+            parameters.update(section)
+    return parameters
+
+
 def _parse(arguments: list[str], node_name: str) -> tuple[list[Path], str]:
     paths, name, namespace = [], node_name, "/"
     ros_arguments = False
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument in ("--ros-args", "--"):
             ros_arguments = argument == "--ros-args"
-        elif ros_arguments and argument == "--params-file":
+        elif ros_arguments and argument == "--params-file" and following:
             paths.append(Path(following))
         elif ros_arguments and argument in ("-r", "--remap") and ":=" in following:
             source, target = following.split(":=", 1)
-            if source.rpartition(":")[2] == "__node":
+            if source.rpartition(":")[2] in ("__node", "__name"):
                 name = target
             elif source.rpartition(":")[2] == "__ns":
                 namespace = target
     return paths, f"{namespace.rstrip('/')}/{name}"
 
 
-def _load(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return a YAML file's mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing, cannot be read, or is no YAML mapping.
+    """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -73,7 +95,7 @@ def _load(path: Path) -> dict[str, Any]:
         reason = " ".join(str(error).split())
         raise ConfigurationError(f"parameter file '{path}' is not valid YAML: {reason}") from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"parameter file '{path}' holds no mapping of node names")
+        raise ConfigurationError(f"parameter file '{path}' holds no mapping of names to values")
     return content
 
 

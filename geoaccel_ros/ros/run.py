@@ -6,6 +6,7 @@ import threading
 import traceback
 
 import rclpy
+from rclpy.exceptions import ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
@@ -38,12 +39,12 @@ def run(node_type: type[ManagedNode], arguments: list[str] | None = None) -> int
     except ConfigurationError as error:
         return _complain(node_type, error)
     except Exception as error:  # rcl raises its own types for arguments it cannot parse
-        return _complain(node_type, str(error).splitlines()[0])
+        return _complain(node_type, f"cannot start: {str(error).splitlines()[0]}")
     try:
         with _Signals() as signals:
             node = node_type()
             return _live(node, signals)
-    except ConfigurationError as error:
+    except (ConfigurationError, ParameterException) as error:
         return _complain(node_type, error)
     except _Interrupted:
         return 0

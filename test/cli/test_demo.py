@@ -95,14 +95,25 @@ def test_a_node_that_dies_ends_the_demo_with_its_last_words(one_goal, tmp_path):
     assert "Traceback" not in stderr
 
 
-def test_ctrl_c_leaves_no_node_behind(one_goal, tmp_path):
+def test_a_folder_that_no_demo_wrote_is_left_alone(one_goal, tmp_path):
+    kept = tmp_path / "robot" / "bag" / "mine.mcap"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    process = demo(tmp_path / "robot", one_goal)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1 and "holds 'bag', which no demo wrote" in stderr
+    assert kept.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_node_behind(one_goal, tmp_path, number, status):
     process = demo(tmp_path / "demo", one_goal, start_new_session=True)
     log = tmp_path / "demo" / "logs" / "cloud_decoder.log"
     deadline = time.monotonic() + 120
     while not (log.exists() and "active" in log.read_text()):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    process.send_signal(number)
+    assert process.wait(60) == status
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert str(one_goal) not in listing

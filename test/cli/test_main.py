@@ -21,7 +21,10 @@ def test_version_and_help():
         assert command in help_text
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["demo", "--nonsense"], ["compress"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nonsense"], ["demo", "--nonsense"], ["compress"], ["demo", "--timeout", "-1"]],
+)
 def test_wrong_usage_is_status_2(arguments):
     result = geoaccel(*arguments)
     assert result.returncode == 2
@@ -35,7 +38,8 @@ def test_wrong_usage_is_status_2(arguments):
         (["register", "absent.pcd", "absent.pcd"], "absent.pcd"),
         (["compress", "absent.npy", "out"], "absent.npy"),
         (["inspect", "absent"], "absent"),
-        (["demo", "--config", "absent.yaml"], "cannot read 'absent.yaml'"),
+        (["demo", "--config", "absent.yaml"], "'absent.yaml' does not exist"),
+        (["demo", "--json", "absent/summary.json"], "cannot write 'absent/summary.json'"),
         (["demo", "--output", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
         (["info", "--json", "/proc/nowhere/x.json"], "cannot write '/proc/nowhere/x.json'"),
     ],

@@ -105,8 +105,8 @@ def test_config(kitti, tmp_path, capsys, text):
     [
         ("voxle: 0.7\n", "unknown parameter 'voxle': did you mean 'voxel'?"),
         ("voxel: fine\n", "parameter 'voxel' is 'fine', must be a number"),
-        ("- 1\n", "must hold names and values"),
-        ("a: [\n", "is not YAML"),
+        ("- 1\n", "holds no mapping"),
+        ("a: [\n", "is not valid YAML"),
         ("other:\n  ros__parameters: {voxel: 1.0}\n", "no section lidar_odometry"),
     ],
 )

@@ -1,6 +1,8 @@
 """The base and the main of all nodes, on a real process."""
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -70,7 +72,7 @@ def test_an_exception_in_a_callback_is_logged_and_counted_and_the_node_goes_on(n
         (["-p", "voxel:=wide"], "scripted: parameter 'voxel' is 'wide', must be a number"),
         (["-p", "voxl:=1.0"], "scripted: unknown parameter 'voxl': did you mean 'voxel'?"),
         (["--params-file", "absent.yaml"], "scripted: parameter file 'absent.yaml' does not exist"),
-        (["-p", "nonsense"], "scripted: failed to initialize rcl"),
+        (["-p", "nonsense"], "scripted: cannot start: failed to initialize rcl"),
     ],
 )
 def test_a_user_s_mistake_is_one_line_and_status_1(nodes, arguments, complaint):
@@ -241,3 +243,25 @@ def test_silence_where_messages_are_expected_is_told(nodes, probe):
 
 def test_parameters_of_rclpy_itself_are_accepted(nodes):
     nodes.start(SCRIPT, "-p", "start_type_description_service:=false")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_imports_ends_the_node_cleanly(number):
+    command = [sys.executable, "-m", "geoaccel_ros.executables", "lidar_odometry"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    maps = Path(f"/proc/{process.pid}/maps")
+    # NumPy is among the first of the heavy imports, and Numba's LLVM long after it.
+    wait_for(lambda: "_multiarray_umath" in maps.read_text(), what="the imports to begin")
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20.0)
+    assert process.returncode == 0 and output == ""
+
+
+def test_a_wrong_use_sim_time_is_one_line(nodes):
+    process = nodes.start(SCRIPT, "-p", "use_sim_time:=5", active=False)
+    assert process.wait() == 1
+    assert "use_sim_time" in process.output and "Traceback" not in process.output
+
+
+def test_an_empty_list_is_one_that_was_left_out(nodes):
+    nodes.start("mppi_controller", "-p", "goals:=[]", "-p", "lidar_mount:=[]")

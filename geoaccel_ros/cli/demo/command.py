@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from geoaccel_ros.cli.demo.processes import NodeProcess, demo_environment, stop
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import write_json
 from geoaccel_ros.resources import share_path
+from geoaccel_ros.ros.params_file import read_parameters
 
 # In the order in which they start; the simulation waits, paused, for all others.
 NODES = ("lidar_odometry", "cloud_encoder", "cloud_decoder", "mppi_controller", "mujoco_simulation")
@@ -58,7 +58,7 @@ def add_parsers(subparsers) -> None:
         "--config", type=Path, metavar="YAML", help="parameters of the nodes, instead of demo.yaml"
     )
     parser.add_argument(
-        "--timeout", type=float, default=110.0, metavar="S",
+        "--timeout", type=_positive, default=110.0, metavar="S",
         help="give up after this many simulated seconds (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="also write the summary here; - for stdout")
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the demo; 0 only if the robot did its task and nothing was lost."""
     config = args.config or share_path("config/demo.yaml")
     goals, model = _task(config)
-    output = _empty_folder(args.output)
+    output = _empty_folder(args.output, config)
     os.environ.update(demo_environment())
     # Ended from outside, the demo must take its nodes along, as it does on Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -206,23 +206,37 @@ def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:
 
 def _task(config: Path) -> tuple[np.ndarray, str]:
     """Return the goals (N, 2), in the odom frame, and the model that a parameter file names."""
+    goals = read_parameters(config, "/mppi_controller").get("goals")
     try:
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-        flat = content["mppi_controller"]["ros__parameters"]["goals"]
-        simulation = content.get("mujoco_simulation", {}).get("ros__parameters", {})
-        return np.array(flat, float).reshape(-1, 2), simulation.get("model", "yard")
-    except OSError as error:
-        raise UserError(f"cannot read '{config}': {error.strerror}") from None
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        goals = np.array(goals, float).reshape(-1, 2)
+    except (TypeError, ValueError):
         raise UserError(
             f"'{config}' gives mppi_controller no 'goals' (x1, y1, x2, y2, …)"
         ) from None
+    return goals, read_parameters(config, "/mujoco_simulation").get("model", "yard")
 
 
-def _empty_folder(output: Path) -> Path:
-    """Return ``output``, made, without what an earlier demo left there."""
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be positive, is {text}")
+    return value
+
+
+def _empty_folder(output: Path, config: Path) -> Path:
+    """Return ``output``, made, without what an earlier demo left there.
+
+    A copy of the parameters tells a demo's folder from others: what else is there stays.
+    """
+    mark = output / "parameters.yaml"
+    present = [name for name in ("bag", "logs") if (output / name).exists()]
+    if present and not mark.exists():
+        raise UserError(
+            f"'{output}' holds '{present[0]}', which no demo wrote; choose another --output"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
+        mark.write_bytes(config.read_bytes())
         for name in ("bag", "logs"):
             shutil.rmtree(output / name, ignore_errors=True)
         for name in ("summary.json", "trajectory.png", "latency.png"):

@@ -37,7 +37,7 @@ def draw_trajectory(
     top.set_title(
         f"{recording.path_length():.1f} m driven, odometry off by {recording.ate_rmse():.3f} m RMSE"
     )
-    top.legend(loc="upper right")
+    top.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
     top.autoscale_view()
 
     distance = np.linalg.norm(odometry - recording.truth_at_odometry[:, :3, 3], axis=1)

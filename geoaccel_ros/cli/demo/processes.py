@@ -57,7 +57,14 @@ class NodeProcess:
         self._log = log
         with log.open("wb") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"geoaccel_ros.nodes.{name}", "--ros-args", *ros_arguments],
+                [
+                    sys.executable,
+                    "-m",
+                    "geoaccel_ros.executables",
+                    name,
+                    "--ros-args",
+                    *ros_arguments,
+                ],
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C in the terminal must reach the nodes through stop(), in its order.

@@ -66,7 +66,8 @@ class Recorder:
         self._node = rclpy.create_node("demo_recorder")
         self._queue: queue.SimpleQueue = queue.SimpleQueue()
         self._writer_error: Exception | None = None
-        self._writing = threading.Thread(target=self._write, args=(bag,), name="bag")
+        # Daemons: Ctrl-C between here and close() must not leave a thread that nobody ends.
+        self._writing = threading.Thread(target=self._write, args=(bag,), name="bag", daemon=True)
         self._writing.start()
         self._subscriptions = {}
         # Raw: the bytes on the wire are the bytes in the bag.
@@ -77,7 +78,7 @@ class Recorder:
         self._pause = self._node.create_client(SetBool, "/mujoco_simulation/pause")
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self._node)
-        self._spinning = threading.Thread(target=self._spin, name="recorder")
+        self._spinning = threading.Thread(target=self._spin, name="recorder", daemon=True)
         self._spinning.start()
 
     def hears(self, topic: str) -> bool:
