@@ -20,6 +20,7 @@ from geoaccel_ros.config import parameter
 from geoaccel_ros.pointcloud.files import write_points
 from geoaccel_ros.pointcloud.layout import LayoutError, coordinates, packed_dtype
 from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
@@ -137,8 +138,7 @@ class LidarOdometry(ManagedNode):
             return None
         stamp = 1e-9 * Time.from_msg(message.header.stamp).nanoseconds
         times = point_times(points, stamp)
-        xyz_base = xyz @ T_base_lidar[:3, :3].T + T_base_lidar[:3, 3]
-        result = self._odometry.register(xyz_base, times, stamp)
+        result = self._odometry.register(se3.apply(T_base_lidar, xyz), times, stamp)
         return self._judge(result)
 
     def _judge(self, result: OdometryResult) -> OdometryResult | None:
@@ -193,7 +193,7 @@ class LidarOdometry(ManagedNode):
         if self._map_publisher.get_subscription_count():
             self._map_publisher.publish(self._cloud(header, self._odometry.local_map()))
         if self._registered_publisher.get_subscription_count():
-            registered = result.points @ result.T_odom_base[:3, :3].T + result.T_odom_base[:3, 3]
+            registered = se3.apply(result.T_odom_base, result.points)
             self._registered_publisher.publish(self._cloud(header, registered))
 
     @staticmethod

@@ -25,6 +25,7 @@ from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 from geoaccel_ros.control.systems import diff_drive
 from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
 from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.preprocess import deskew
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
@@ -291,7 +292,7 @@ class MppiController(ManagedNode):
             return
         stamp = _seconds(message.header.stamp)
         times = point_times(points, stamp)
-        base = xyz @ T_base_lidar[:3, :3].T + T_base_lidar[:3, 3]
+        base = se3.apply(T_base_lidar, xyz)
         height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
         # What is inside the robot is the robot, or no return at all, whose time means nothing.
         outside = np.isfinite(distance) & (distance > self.config.robot_radius)
@@ -315,8 +316,7 @@ class MppiController(ManagedNode):
             end, xyz, since_end = waiting.popleft()
             with self.latencies["obstacles"].measure():
                 xyz = deskew(xyz, since_end, pose.twist, pose.stamp - end)
-                T = pose.T_odom_base
-                self._obstacles.add((xyz @ T[:3, :3].T + T[:3, 3])[:, :2], pose.stamp)
+                self._obstacles.add(se3.apply(pose.T_odom_base, xyz)[:, :2], pose.stamp)
             self._seen = end
             used = True
         if used:

@@ -141,7 +141,7 @@ def _iterate(
     previous, calm, step = np.inf, 0, np.inf
     iterations = 0
     while True:
-        moved = source @ pose[:3, :3].T + pose[:3, 3]
+        moved = se3.apply(pose, source)
         matches, _ = search.nearest(moved, max_distance)
         kept = matches >= 0
         inliers = int(np.count_nonzero(kept))

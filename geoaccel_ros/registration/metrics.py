@@ -45,7 +45,7 @@ def absolute_trajectory_error(
         correction = np.eye(4)
     else:
         raise ValueError(f"align {align!r}, must be first, se3 or none")
-    aligned = positions @ correction[:3, :3].T + correction[:3, 3]
+    aligned = se3.apply(correction, positions)
     return float(np.sqrt(np.mean(np.sum((aligned - truth[:, :3, 3]) ** 2, axis=1))))
 
 

@@ -78,6 +78,11 @@ def inverse(transform: np.ndarray) -> np.ndarray:
     return result
 
 
+def apply(transform: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return ``transform p`` for each of the points (N, 3)."""
+    return points @ transform[:3, :3].T + transform[:3, 3]
+
+
 def perturbed(transform: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Return ``transform`` moved by ``step`` (6,) = [translation, rotation], in its parent's axes.
 
