@@ -20,6 +20,15 @@ def cuda_problem() -> str | None:
     return None if count else "no CUDA device; check the NVIDIA driver with nvidia-smi"
 
 
+def cuda_device_name() -> str:
+    """Return the name and the compute capability of the CUDA device, where there is one."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    capability = f"{properties['major']}.{properties['minor']}"
+    return f"{properties['name'].decode()} (compute capability {capability})"
+
+
 def choose_backend(
     requested: str, find_problem: Callable[[], str | None] = cuda_problem
 ) -> tuple[str, str]:

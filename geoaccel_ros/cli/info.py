@@ -1,14 +1,14 @@
 """``geoaccel info``: versions and devices."""
 
 import argparse
-import importlib.metadata
 import os
 import platform
 import sys
 
 from geoaccel_ros import __version__
-from geoaccel_ros.backend import cuda_problem
+from geoaccel_ros.backend import cuda_device_name, cuda_problem
 from geoaccel_ros.cli.output import write_json
+from geoaccel_ros.versions import installed_versions
 
 _PACKAGES = (
     "numpy", "scipy", "numba", "numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "pyopencl",
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         "cores": os.cpu_count(),
         "ros_distribution": os.environ.get("ROS_DISTRO"),
         "fast_dds_profile": os.environ.get("FASTDDS_DEFAULT_PROFILES_FILE"),
-        "packages": _versions(),
+        "packages": installed_versions(_PACKAGES),
         "cuda": _cuda(),
         "opencl": _opencl(),
     }
@@ -44,25 +44,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
 def _cuda() -> str:
     problem = cuda_problem()
-    if problem:
-        return f"not usable: {problem}"
-    import cupy
-
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    capability = f"{properties['major']}.{properties['minor']}"
-    return f"{properties['name'].decode()} (compute capability {capability})"
+    return f"not usable: {problem}" if problem else cuda_device_name()
 
 
 def _opencl() -> list[str] | str:
