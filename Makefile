@@ -6,6 +6,7 @@ BIN := $(abspath $(VENV))/bin
 
 NODES := lidar_odometry cloud_encoder cloud_decoder mppi_controller mujoco_simulation
 INSTALLED := install/geoaccel_ros/lib/geoaccel_ros
+BENCH_ARGS ?= --peers
 
 # An environment given as `make test VENV=path` is the caller's: used as it is.
 ifeq ($(origin VENV),file)
@@ -22,7 +23,7 @@ help:
 	@echo 'make demo         drive the simulated robot through the yard [DEMO_ARGS=...]'
 	@echo 'make test         run the tests [PYTEST_ARGS=...]'
 	@echo 'make launch-test  run only the tests of the launch files; needs launch and launch_ros [PYTEST_ARGS=...]'
-	@echo 'make bench        run the benchmarks [BENCH_ARGS=...]'
+	@echo 'make bench        run the benchmarks beside their peers [BENCH_ARGS=--peers]'
 	@echo 'make lint         check style'
 	@echo 'make colcon       build and check the package as a workspace does: build/ install/ log/'
 	@echo 'make clean        remove what was made here'
@@ -43,8 +44,8 @@ launch-test: setup
 	$(BIN)/python -m pytest test/launch $(PYTEST_ARGS)
 
 bench: setup
-	@set -e; for script in $(wildcard benchmark/*.py); do \
-		echo "== $$script"; $(BIN)/python "$$script" $(BENCH_ARGS); done
+	@set -e; names=$$($(BIN)/python -c 'from geoaccel_ros.benchmark import BENCHMARKS as b; print(*b)'); \
+	for name in $$names; do $(BIN)/geoaccel bench $$name $(BENCH_ARGS); echo; done
 
 lint: setup
 	$(BIN)/ruff check .

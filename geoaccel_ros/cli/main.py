@@ -5,7 +5,7 @@ import sys
 
 from geoaccel_ros import __version__
 from geoaccel_ros.backend import BackendError
-from geoaccel_ros.cli import compress, info, odometry, register
+from geoaccel_ros.cli import bench, compress, info, odometry, register
 from geoaccel_ros.cli.demo import command as demo
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import check_target
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"geoaccel {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, odometry, register, compress, info):
+    for module in (demo, odometry, register, compress, bench, info):
         module.add_parsers(subparsers)
     return parser
 

@@ -17,13 +17,24 @@ def geoaccel(*arguments, **kwargs):
 def test_version_and_help():
     assert geoaccel("--version").stdout == f"geoaccel {__version__}\n"
     help_text = geoaccel("--help").stdout
-    for command in ("demo", "odometry", "register", "compress", "decompress", "inspect", "info"):
+    commands = "demo odometry register compress decompress inspect bench info"
+    for command in commands.split():
         assert command in help_text
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["demo", "--nonsense"], ["compress"], ["demo", "--timeout", "-1"]],
+    [
+        [],
+        ["nonsense"],
+        ["demo", "--nonsense"],
+        ["compress"],
+        ["demo", "--timeout", "-1"],
+        ["bench"],
+        ["bench", "nonsense"],
+        ["bench", "mppi", "--nonsense"],
+        ["bench", "mppi", "--repetitions", "0"],
+    ],
 )
 def test_wrong_usage_is_status_2(arguments):
     result = geoaccel(*arguments)
@@ -41,6 +52,12 @@ def test_wrong_usage_is_status_2(arguments):
         (["demo", "--config", "absent.yaml"], "'absent.yaml' does not exist"),
         (["demo", "--json", "absent/summary.json"], "cannot write 'absent/summary.json'"),
         (["demo", "--output", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
+        (["bench", "mppi", "--json", "absent/x.json"], "cannot write 'absent/x.json'"),
+        (["bench", "mppi", "--output", "/proc/nowhere"], "cannot make folder '/proc/nowhere'"),
+        (["bench", "mppi", "--samples", "1"], "parameter 'samples' is 1"),
+        (["bench", "odometry", "--seconds", "0.01"], "no scan is complete after 0.01 s"),
+        (["bench", "compression", "--cloud", "absent.npy"], "absent.npy"),
+        (["bench", "compression", "--device", "absent"], "no OpenCL device matches 'absent'"),
         (["info", "--json", "/proc/nowhere/x.json"], "cannot write '/proc/nowhere/x.json'"),
     ],
 )

@@ -1,0 +1,29 @@
+"""Benchmarks: our own contenders and, where asked for, other packages that do the same work.
+
+A benchmark is a module of this package, named in :data:`BENCHMARKS`, that has
+
+``PEERS : tuple of Peer``
+    The other packages; which of them take part is decided by the command, see :mod:`.peers`.
+``add_options(parser: argparse.ArgumentParser) -> None``
+    Adds the benchmark's own options to those of all: ``repetitions``, ``threads``, and ``output``,
+    a folder for pictures as a Path, or None.
+``run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report``
+    Runs our own contenders and ``peers`` by :func:`.interleaving.interleave`, and returns the rows,
+    see :class:`.report.Report`. Raises :class:`.errors.BenchmarkError` where it cannot.
+
+It is imported only when it is to run, so it may import what it likes.
+"""
+
+import importlib
+from types import ModuleType
+
+BENCHMARKS = {
+    "odometry": "a drive through the simulated yard, beside KISS-ICP",
+    "compression": "xyz at a given step, beside Draco and zstd",
+    "mppi": "one update of the differential drive",
+}
+
+
+def load(name: str) -> ModuleType:
+    """Import a benchmark by its name in :data:`BENCHMARKS`."""
+    return importlib.import_module(f"{__name__}.{name}")
