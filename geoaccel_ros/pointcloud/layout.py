@@ -91,6 +91,24 @@ def packed_dtype(fields: Iterable[tuple[str, str]]) -> np.dtype:
     return np.dtype([(name, "<" + np.dtype(code).str[1:]) for name, code in fields])
 
 
+def from_xyz(xyz: np.ndarray, intensity: np.ndarray | None = None) -> np.ndarray:
+    """Return a structured cloud of coordinates (N, 3) and, where given, intensities (N,).
+
+    Coordinates stay float64 if they are; all else becomes float32.
+    """
+    xyz = np.asarray(xyz)
+    code = "f8" if xyz.dtype == np.float64 else "f4"
+    fields = [(axis, code) for axis in "xyz"]
+    if intensity is not None:
+        fields.append(("intensity", "f4"))
+    points = np.empty(len(xyz), packed_dtype(fields))
+    for column, axis in enumerate("xyz"):
+        points[axis] = xyz[:, column]
+    if intensity is not None:
+        points["intensity"] = intensity
+    return points
+
+
 def coordinates(points: np.ndarray) -> np.ndarray:
     """Return x, y and z as an array of shape (N, 3), float64 where the cloud has it, else float32.
 

@@ -41,7 +41,7 @@ def assert_same_fields(found, expected):
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".pcd", ".ply", ".PCD"])
+@pytest.mark.parametrize("suffix", [".npy", ".pcd", ".ply", ".PCD", ".NPY"])
 def test_everything_survives(tmp_path, suffix):
     points = sample()
     write_points(tmp_path / f"cloud{suffix}", points)
@@ -165,8 +165,19 @@ def test_ply_of_all_formats(tmp_path):
         ("a.pcd", pcd(fields="x x z _ ring normal"), "two fields are called 'x'"),
         ("a.pcd", pcd(data="zipped"), "unknown DATA 'zipped'"),
         ("a.pcd", pcd() + b"1 2 3 0 0 0 0 7 1 2 3\n", "1 lines of points, its header declares 3"),
-        ("a.pcd", pcd(points=1) + b"1 2\n", "has not the 11 values"),
-        ("a.pcd", pcd(points=1) + b"1 2 u 0 0 0 0 7 1 2 3\n", "field 'z' holds what is no number"),
+        ("a.pcd", pcd(points=1) + b"1 2\n", "line 12: 11 values expected, found 2"),
+        (
+            "a.pcd",
+            pcd(points=1) + b"1 2 u 0 0 0 0 7 1 2 3\n",
+            "line 12: z is 'u', which is no number",
+        ),
+        (
+            "a.pcd",
+            pcd(points=1) + b"1 2 3 0 0 0 0 65536 1 2 3\n",
+            "line 12: ring is '65536', which is no uint16",
+        ),
+        ("a.pcd", pcd(points=-1, data="binary"), "declares -1 points"),
+        ("a.pcd", pcd(counts="1 1 1 4 1 99999"), "declares 100007 values a point"),
         ("a.pcd", pcd(data="binary") + b"123", "3 bytes of points, its header declares 102"),
         ("a.pcd", pcd(data="binary_compressed") + b"123", "shorter than its header declares"),
         (
@@ -188,7 +199,17 @@ def test_ply_of_all_formats(tmp_path):
             b"ply\nformat morse 1.0\nelement vertex 1\nproperty float x\nend_header\n",
             "unknown format 'morse'",
         ),
-        ("a.xyz", b"", "unknown kind of file '.xyz'"),
+        (
+            "a.ply",
+            "ply\nformat ascii 1.0\nelement vertex \u00b2\nend_header\n".encode("latin-1"),
+            "the number of vertices is no number",
+        ),
+        (
+            "a.ply",
+            PLY.format(format="ascii").encode() + b"1 2 3 4\n5 6 7 256\n",
+            "line 13: red is '256', which is no uint8",
+        ),
+        ("a.obj", b"", "unknown kind of file '.obj' (known: .bin, "),
         ("a", b"", "unknown kind of file ''"),
     ],
 )
@@ -204,7 +225,14 @@ def test_arrays_that_are_no_clouds(tmp_path):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(PointFileError, match="an array of shape"):
             read_points(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.zeros(2, [("x", "U3"), ("y", "f4"), ("z", "f4")]))
+    with pytest.raises(PointFileError, match="x is no number but <U3"):
+        read_points(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", np.array([{}]), allow_pickle=True)
+    with pytest.raises(PointFileError, match="not a NumPy array"):
+        read_points(tmp_path / "a.npy")
+    np.savez(tmp_path / "a.npz", np.zeros((3, 3)))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
     with pytest.raises(PointFileError, match="not a NumPy array"):
         read_points(tmp_path / "a.npy")
 
@@ -217,7 +245,7 @@ def test_absent_files_and_folders(tmp_path):
         read_points(tmp_path / "folder.pcd")
     with pytest.raises(PointFileError, match="No such file"):
         write_points(tmp_path / "absent" / "a.pcd", sample())
-    with pytest.raises(PointFileError, match="unknown kind"):
+    with pytest.raises(PointFileError, match=r"as '.txt' \(can be written: .bin, .npy, .pcd, .ply"):
         write_points(tmp_path / "a.txt", sample())
 
 
@@ -227,6 +255,22 @@ def test_ply_refuses_what_it_has_no_type_for(tmp_path):
         write_points(tmp_path / "a.ply", points)
     write_points(tmp_path / "a.pcd", points)
     assert read_points(tmp_path / "a.pcd")["normal"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("suffix", [".pcd", ".ply"])
+@pytest.mark.parametrize("name", ["echo width", "returns#", "größe"])
+def test_names_that_a_header_cannot_hold(tmp_path, suffix, name):
+    points = np.zeros(2, [("x", "f4"), ("y", "f4"), ("z", "f4"), (name, "f4")])
+    with pytest.raises(PointFileError, match=f"cannot hold a field called '{name}'; .npy can"):
+        write_points(tmp_path / f"a{suffix}", points)
+    write_points(tmp_path / "a.npy", points)
+    assert read_points(tmp_path / "a.npy").dtype.names[3] == name
+
+
+def test_padding_is_no_name_for_a_field_of_pcd(tmp_path):
+    points = np.zeros(2, [("x", "f4"), ("y", "f4"), ("z", "f4"), ("_", "f4")])
+    with pytest.raises(PointFileError, match="a field is called _"):
+        write_points(tmp_path / "a.pcd", points)
 
 
 @needs_data
