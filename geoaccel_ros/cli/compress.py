@@ -21,7 +21,11 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         help="a cloud to a stream, with the errors measured",
         description="Compress a cloud; decode the stream again to measure its errors.",
     )
-    compress.add_argument("input", metavar="IN", help="cloud: .npy, .bin (KITTI), .pcd or .ply")
+    compress.add_argument(
+        "input",
+        metavar="IN",
+        help="cloud: .bin (KITTI), .npy, .pcd, .ply or text (.xyz, .txt, .csv, .pts)",
+    )
     compress.add_argument("output", metavar="OUT", help="stream to write")
     _add_codec_options(compress, ("step", "level", "device", "threads", "max_decoded_mib"))
     compress.set_defaults(run=_compress)

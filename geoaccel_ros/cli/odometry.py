@@ -30,7 +30,10 @@ from geoaccel_ros.registration.metrics import (
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
 from geoaccel_ros.ros.params_file import read_mapping, read_parameters
 
-_SUFFIXES = (".bin", ".npy", ".pcd", ".ply")
+_SUFFIXES = (".bin", ".npy", ".pcd", ".ply", ".pts", ".xyz")
+# What else lies in a folder of scans is of these kinds too.
+_SUFFIXES_IF_ALONE = (".csv", ".txt")
+_NO_SCANS = ("times.txt", "poses.txt", "calib.txt")
 # Where a folder has no times.txt.
 _PERIOD = 0.1
 # Frames over which the relative error is taken where the path is too short for KITTI's 100 m.
@@ -56,7 +59,8 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         "path",
         metavar="PATH",
         help="KITTI folder (velodyne/*.bin, times.txt, poses.txt) or folder of scans "
-        "(.bin, .npy, .pcd, .ply; a times.txt beside them is used)",
+        "(.bin, .npy, .pcd, .ply, .pts, .xyz; .csv and .txt where there is no other; a times.txt "
+        "beside them is used)",
     )
     parser.add_argument(
         "--config",
@@ -122,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
 def find_scans(path: Path, frames: int | None = None) -> ScanFolder:
     """Return the scans of a KITTI folder or of a folder of scans, the first ``frames`` of them.
 
+    Files of .csv and .txt are scans only where there are no others: they may as well be poses.
     Stamps come from times.txt; without one the scans are taken to be 0.1 s apart.
 
     Raises
@@ -133,9 +138,10 @@ def find_scans(path: Path, frames: int | None = None) -> ScanFolder:
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"'{path}' {what}; give a KITTI folder or a folder of scans")
     folder = path / "velodyne" if (path / "velodyne").is_dir() else path
-    files = sorted(f for f in folder.iterdir() if f.suffix.lower() in _SUFFIXES and f.is_file())
+    files = _of_kind(folder, _SUFFIXES) or _of_kind(folder, _SUFFIXES_IF_ALONE)
     if not files:
-        raise UserError(f"'{folder}' holds no scans ({', '.join(_SUFFIXES)})")
+        known = ", ".join(_SUFFIXES + _SUFFIXES_IF_ALONE)
+        raise UserError(f"'{folder}' holds no scans ({known})")
     stamps = np.arange(len(files)) * _PERIOD
     times_file = path / "times.txt"
     if times_file.exists():
@@ -146,6 +152,11 @@ def find_scans(path: Path, frames: int | None = None) -> ScanFolder:
         if np.any(np.diff(stamps) <= 0.0):
             raise UserError(f"'{times_file}': its stamps do not rise")
     return ScanFolder(files[:frames], stamps[:frames])
+
+
+def _of_kind(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    files = (file for file in folder.iterdir() if file.suffix.lower() in suffixes)
+    return sorted(file for file in files if file.name not in _NO_SCANS and file.is_file())
 
 
 def read_config(path: Path) -> OdometryConfig:

@@ -22,7 +22,11 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         help="the transform between two clouds",
         description="Lay SOURCE onto TARGET by iterative closest point.",
     )
-    parser.add_argument("target", metavar="TARGET", help="cloud: .bin (KITTI), .npy, .pcd or .ply")
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="cloud: .bin (KITTI), .npy, .pcd, .ply or text (.xyz, .txt, .csv, .pts)",
+    )
     parser.add_argument("source", metavar="SOURCE", help="cloud that is moved onto it")
     parser.add_argument(
         "--method", choices=METHODS, default="point_to_plane", help="(default: %(default)s)"

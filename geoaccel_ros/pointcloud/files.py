@@ -5,13 +5,22 @@ from pathlib import Path
 
 import numpy as np
 
-from geoaccel_ros.pointcloud.formats import kitti_bin, npy, pcd, ply
+from geoaccel_ros.pointcloud.formats import kitti_bin, npy, pcd, ply, text
 from geoaccel_ros.pointcloud.formats.malformed import Malformed
 from geoaccel_ros.pointcloud.layout import from_xyz
 
 __all__ = ["PointFileError", "from_xyz", "read_points", "write_points"]
 
-_READERS = {".bin": kitti_bin.read, ".npy": npy.read, ".pcd": pcd.read, ".ply": ply.read}
+_READERS = {
+    ".bin": kitti_bin.read,
+    ".csv": text.read,
+    ".npy": npy.read,
+    ".pcd": pcd.read,
+    ".ply": ply.read,
+    ".pts": text.read,
+    ".txt": text.read,
+    ".xyz": text.read,
+}
 _WRITERS = {".bin": kitti_bin.write, ".npy": npy.write, ".pcd": pcd.write, ".ply": ply.write}
 _LONGEST_REASON = 300  # characters
 
@@ -28,7 +37,8 @@ def read_points(path: str | Path) -> np.ndarray:
     path : str or Path
         By its suffix: .bin (KITTI: x y z intensity as float32), .pcd.bin (nuScenes: ring too),
         .npy (structured, or N x 3 or N x 4 numbers: x y z intensity), .pcd (ascii, binary,
-        binary_compressed), .ply (ascii, binary of either byte order).
+        binary_compressed), .ply (ascii, binary of either byte order), .xyz, .txt, .csv and .pts
+        (text; :mod:`geoaccel_ros.pointcloud.formats.text` says how columns are named).
 
     Returns
     -------

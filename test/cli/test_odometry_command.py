@@ -84,6 +84,30 @@ def test_folder_of_scans_without_times_or_truth(tmp_path, capsys):
     assert result["frames"] == 2 and "ate_rmse_m" not in result
 
 
+def write_text_scan(file, k):
+    points = seen(k)
+    table = np.column_stack([points[axis] for axis in "xyz"])
+    np.savetxt(file, table, delimiter=",", header="X,Y,Z", comments="")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".txt", ".xyz"])
+def test_folder_of_text_scans(tmp_path, capsys, suffix):
+    for k in range(2):
+        write_text_scan(tmp_path / f"{k}{suffix}", k)
+    (tmp_path / "times.txt").write_text("0.0\n0.1\n")
+    np.savetxt(tmp_path / "poses.txt", [pose(k)[:3].ravel() for k in range(2)])
+    result = result_of(capsys, "odometry", tmp_path)
+    assert result["frames"] == 2 and result["ate_rmse_m"] < 0.02
+
+
+def test_text_beside_scans_is_no_scan(tmp_path, capsys):
+    for k in range(2):
+        write_points(tmp_path / f"{k}.npy", seen(k))
+    (tmp_path / "notes.txt").write_text("a room\n")
+    (tmp_path / "poses.csv").write_text("t,x,y,z\n0,0,0,0\n")
+    assert result_of(capsys, "odometry", tmp_path)["frames"] == 2
+
+
 def test_table_for_people_and_json_file(kitti, tmp_path, capsys):
     assert main(["odometry", str(kitti), "--frames", "3", "--json", str(tmp_path / "r.json")]) == 0
     assert "path_m" in capsys.readouterr().out
