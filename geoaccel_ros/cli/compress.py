@@ -24,7 +24,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     compress.add_argument(
         "input",
         metavar="IN",
-        help="cloud: .bin (KITTI), .npy, .pcd, .ply or text (.xyz, .txt, .csv, .pts)",
+        help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
     )
     compress.add_argument("output", metavar="OUT", help="stream to write")
     _add_codec_options(compress, ("step", "level", "device", "threads", "max_decoded_mib"))

@@ -30,7 +30,7 @@ from geoaccel_ros.registration.metrics import (
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
 from geoaccel_ros.ros.params_file import read_mapping, read_parameters
 
-_SUFFIXES = (".bin", ".npy", ".pcd", ".ply", ".pts", ".xyz")
+_SUFFIXES = (".bin", ".las", ".laz", ".npy", ".pcd", ".ply", ".pts", ".xyz")
 # What else lies in a folder of scans is of these kinds too.
 _SUFFIXES_IF_ALONE = (".csv", ".txt")
 _NO_SCANS = ("times.txt", "poses.txt", "calib.txt")
@@ -59,8 +59,8 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         "path",
         metavar="PATH",
         help="KITTI folder (velodyne/*.bin, times.txt, poses.txt) or folder of scans "
-        "(.bin, .npy, .pcd, .ply, .pts, .xyz; .csv and .txt where there is no other; a times.txt "
-        "beside them is used)",
+        "(.bin, .las, .laz, .npy, .pcd, .ply, .pts, .xyz; .csv and .txt where there is no other; "
+        "a times.txt beside them is used)",
     )
     parser.add_argument(
         "--config",

@@ -25,7 +25,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="cloud: .bin (KITTI), .npy, .pcd, .ply or text (.xyz, .txt, .csv, .pts)",
+        help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
     )
     parser.add_argument("source", metavar="SOURCE", help="cloud that is moved onto it")
     parser.add_argument(

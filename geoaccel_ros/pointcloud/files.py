@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoaccel_ros.pointcloud.formats import kitti_bin, npy, pcd, ply, text
+from geoaccel_ros.pointcloud.formats import kitti_bin, las, npy, pcd, ply, text
 from geoaccel_ros.pointcloud.formats.malformed import Malformed
 from geoaccel_ros.pointcloud.layout import from_xyz
 
@@ -14,6 +14,8 @@ __all__ = ["PointFileError", "from_xyz", "read_points", "write_points"]
 _READERS = {
     ".bin": kitti_bin.read,
     ".csv": text.read,
+    ".las": las.read,
+    ".laz": las.read,
     ".npy": npy.read,
     ".pcd": pcd.read,
     ".ply": ply.read,
@@ -37,8 +39,9 @@ def read_points(path: str | Path) -> np.ndarray:
     path : str or Path
         By its suffix: .bin (KITTI: x y z intensity as float32), .pcd.bin (nuScenes: ring too),
         .npy (structured, or N x 3 or N x 4 numbers: x y z intensity), .pcd (ascii, binary,
-        binary_compressed), .ply (ascii, binary of either byte order), .xyz, .txt, .csv and .pts
-        (text; :mod:`geoaccel_ros.pointcloud.formats.text` says how columns are named).
+        binary_compressed), .ply (ascii, binary of either byte order), .las and .laz (need laspy),
+        .xyz, .txt, .csv and .pts (text; :mod:`geoaccel_ros.pointcloud.formats.text` says how
+        columns are named).
 
     Returns
     -------

@@ -1,9 +1,11 @@
 """Files made to break the readers: each ends in one line or in a cloud, and takes little memory."""
 
+import io
 import random
 import struct
 import tracemalloc
 
+import laspy
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +26,15 @@ def points(count=12):
 def written(tmp_path, suffix):
     write_points(tmp_path / f"sound{suffix}", points())
     return (tmp_path / f"sound{suffix}").read_bytes()
+
+
+def las(point_format, compressed):
+    las = laspy.create(point_format=point_format, file_version="1.4")
+    las.add_extra_dim(laspy.ExtraBytesParams("w", "f4"))
+    las.X, las.Y, las.Z = np.random.default_rng(0).integers(0, 1000, (3, 60))
+    stream = io.BytesIO()
+    las.write(stream, do_compress=compressed)
+    return stream.getvalue()
 
 
 PCD = (
@@ -57,6 +68,10 @@ SOUND = {
     "xyz": ("a.xyz", lambda _: b"# x y z nx\n1 2 3 4\n\n5 6 7 8 // a\n"),
     "pts": ("a.pts", lambda _: b"2\n1 2 3 4 5 6 7\n8 9 1 2 3 4 5\n"),
     "txt": ("a.txt", lambda _: b'x\ty\tz\tt\n1\t2\t3\t4\n1\t2\t3\t"4"\n'),
+    "las 3": ("a.las", lambda _: las(3, False)),
+    "las 10": ("a.las", lambda _: las(10, False)),
+    "laz 3": ("a.laz", lambda _: las(3, True)),
+    "laz 7": ("a.laz", lambda _: las(7, True)),
 }
 
 
@@ -109,8 +124,8 @@ def test_random_changes(tmp_path, kind):
         is_cloud(tmp_path / name)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Of files of less than 1 kB.
-    assert peak < 2**20
+    # Of files of at most 5 kB; a .laz may unpack to as much as its ratio allows.
+    assert peak < 64 * 2**20
 
 
 # Where a header or a count says how many points there are, no fewer are taken for all.

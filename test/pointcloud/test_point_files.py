@@ -209,7 +209,7 @@ def test_ply_of_all_formats(tmp_path):
             PLY.format(format="ascii").encode() + b"1 2 3 4\n5 6 7 256\n",
             "line 13: red is '256', which is no uint8",
         ),
-        ("a.obj", b"", "unknown kind of file '.obj' (known: .bin, "),
+        ("a.obj", b"", "unknown kind of file '.obj' (known: .bin, .csv, .las"),
         ("a", b"", "unknown kind of file ''"),
     ],
 )
