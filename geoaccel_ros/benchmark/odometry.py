@@ -45,7 +45,7 @@ def geoaccel(
 def kiss_icp(
     scans: list[Scan], T_base_lidar: np.ndarray, config: OdometryConfig, found: Trajectory
 ) -> Callable[[], float]:
-    """Return the same of KISS-ICP, with the settings that its documentation has for 100 m."""
+    """Return the same of KISS-ICP, with the voxel that it takes for that range by itself."""
     from kiss_icp.config import KISSConfig
     from kiss_icp.kiss_icp import KissICP
 

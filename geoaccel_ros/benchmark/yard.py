@@ -5,7 +5,7 @@ from geoaccel_ros.simulation.events import Scan, TruthState
 from geoaccel_ros.simulation.world import Simulation, SimulationConfig
 
 
-def drive(seconds: float, v: float = 1.0, w: float = 0.4) -> tuple[list[Scan], list[TruthState]]:
+def drive(seconds: float, v: float = 1.0, w: float = 0.8) -> tuple[list[Scan], list[TruthState]]:
     """Return the scans and the true poses of a robot that drives a circle in the yard.
 
     Parameters
@@ -13,7 +13,8 @@ def drive(seconds: float, v: float = 1.0, w: float = 0.4) -> tuple[list[Scan], l
     seconds : float
         Simulated time.
     v, w : float
-        Speed in m/s and turning rate in rad/s.
+        Speed in m/s and turning rate in rad/s. The default circle, of radius 1.25 m, is free of
+        obstacles; one of 1.7 m or more is not.
 
     Raises
     ------

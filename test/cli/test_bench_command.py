@@ -13,8 +13,10 @@ from geoaccel_ros.benchmark import BENCHMARKS, load
 from geoaccel_ros.benchmark.interleaving import interleave, spread
 from geoaccel_ros.benchmark.peers import Peer
 from geoaccel_ros.benchmark.report import Report, Table
+from geoaccel_ros.benchmark.yard import drive
 from geoaccel_ros.cli.main import main
 from geoaccel_ros.pointcloud.files import from_xyz, write_points
+from geoaccel_ros.registration.metrics import path_length
 
 # What makes a benchmark take a second.
 SMALL = {
@@ -91,6 +93,13 @@ def test_results_are_right_and_not_only_timed(printed):
             assert 0 < row["decoded_points"] <= row["points"]
     if name == "mppi":
         assert [row["samples"] for row in content["rows"]] == [16, 32]
+
+
+def test_the_yard_s_circle_is_driven_and_not_stopped_by_an_obstacle():
+    scans, truth = drive(9.0)
+    path = path_length(np.array([state.T_world_base for state in truth]))
+    # 1 m/s from standstill, all around: 2 pi 1.25 m = 7.9 m.
+    assert len(scans) == 90 and path == pytest.approx(9.0, abs=0.3)
 
 
 def test_without_peers_only_our_own(capsys):
