@@ -94,10 +94,10 @@ def packed_dtype(fields: Iterable[tuple[str, str]]) -> np.dtype:
 def from_xyz(xyz: np.ndarray, intensity: np.ndarray | None = None) -> np.ndarray:
     """Return a structured cloud of coordinates (N, 3) and, where given, intensities (N,).
 
-    Coordinates stay float64 if they are; all else becomes float32.
+    Coordinates become float32 where that holds all that their type can, else float64.
     """
     xyz = np.asarray(xyz)
-    code = "f8" if xyz.dtype == np.float64 else "f4"
+    code = _float_for([xyz.dtype]).str[1:]
     fields = [(axis, code) for axis in "xyz"]
     if intensity is not None:
         fields.append(("intensity", "f4"))
@@ -110,31 +110,35 @@ def from_xyz(xyz: np.ndarray, intensity: np.ndarray | None = None) -> np.ndarray
 
 
 def coordinates(points: np.ndarray) -> np.ndarray:
-    """Return x, y and z as an array of shape (N, 3), float64 where the cloud has it, else float32.
+    """Return x, y and z as an array of shape (N, 3), float32 where that holds them, else float64.
 
     A view where the three lie side by side as native floats, otherwise a copy.
 
     Raises
     ------
     LayoutError
-        If x, y or z is missing or not a float; the message lists the fields present.
+        If x, y or z is missing or not a number; the message lists the fields present.
     """
     missing = [axis for axis in "xyz" if axis not in (points.dtype.names or ())]
     if missing:
         present = " ".join(points.dtype.names or ("none",))
         raise LayoutError(f"no field {', '.join(missing)}; the cloud has {present}")
     types = [points.dtype.fields[axis][0] for axis in "xyz"]
-    if any(t.subdtype or t.kind != "f" for t in types):
-        raise LayoutError(f"x y z must be float32 or float64, got {', '.join(map(str, types))}")
+    if any(t.subdtype or t.kind not in "fiu" for t in types):
+        raise LayoutError(f"x y z must be numbers, got {', '.join(map(str, types))}")
+    wide = _float_for(types)
     offsets = [points.dtype.fields[axis][1] for axis in "xyz"]
-    size = types[0].itemsize
-    adjacent = offsets == [offsets[0], offsets[0] + size, offsets[0] + 2 * size]
-    if adjacent and len(set(types)) == 1 and types[0].isnative and points.flags.c_contiguous:
+    adjacent = offsets == [offsets[0] + k * wide.itemsize for k in range(3)]
+    if adjacent and set(types) == {wide} and points.flags.c_contiguous:
         return np.ndarray(
-            (len(points), 3), types[0], points, offsets[0], (points.dtype.itemsize, size)
+            (len(points), 3), wide, points, offsets[0], (points.dtype.itemsize, wide.itemsize)
         )
-    wide = np.float64 if any(t.itemsize == 8 for t in types) else np.float32
     return np.stack([points[axis].astype(wide) for axis in "xyz"], axis=1)
+
+
+def _float_for(types: Iterable[np.dtype]) -> np.dtype:
+    exact = all(np.can_cast(t, np.float32) for t in types)
+    return np.dtype(np.float32 if exact else np.float64)
 
 
 def _unique(name: str, taken: list[str]) -> str:

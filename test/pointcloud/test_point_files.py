@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.pointcloud.files import PointFileError, from_xyz, read_points, write_points
+from geoaccel_ros.pointcloud.layout import coordinates
 from geoaccel_ros.pointcloud.times import point_times
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -82,6 +83,29 @@ def test_plain_arrays(tmp_path, columns, dtype):
         np.testing.assert_array_equal(
             found[name], table[:, column].astype("f4" if column == 3 else dtype)
         )
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("f2", 0.5),
+        ("f4", np.float32(0.1)),
+        ("f8", 5_403_548.123),
+        (">f8", 5_403_548.123),
+        ("i2", -30_000),
+        ("i4", 2**31 - 7),
+        ("u4", 2**32 - 5),
+        ("i8", 2**40 + 1),
+    ],
+)
+def test_coordinates_keep_every_digit(tmp_path, code, value):
+    plain = np.full((2, 3), value, code)
+    fields = np.full(2, value, code).repeat(3).view([(axis, code) for axis in "xyz"])
+    for array in plain, fields:
+        np.save(tmp_path / "cloud.npy", array)
+        found = coordinates(read_points(tmp_path / "cloud.npy"))
+        assert found.shape == (2, 3) and found.dtype in (np.float32, np.float64)
+        assert found.tolist() == [[value] * 3] * 2
 
 
 PCD = """# comment
