@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.options import add_options, configuration
 from geoaccel_ros.cli.output import write_json
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
 from geoaccel_ros.compression.distortion import distortion
@@ -27,7 +28,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
     )
     compress.add_argument("output", metavar="OUT", help="stream to write")
-    _add_codec_options(compress, ("step", "level", "device", "threads", "max_decoded_mib"))
+    add_options(compress, CodecConfig, ("step", "level", "device", "threads", "max_decoded_mib"))
     compress.set_defaults(run=_compress)
 
     decompress = subparsers.add_parser("decompress", help="a stream to a cloud")
@@ -35,7 +36,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     decompress.add_argument(
         "output", metavar="OUT", help="cloud to write: .npy, .bin, .pcd or .ply"
     )
-    _add_codec_options(decompress, ("device", "threads", "max_decoded_mib"))
+    add_options(decompress, CodecConfig, ("device", "threads", "max_decoded_mib"))
     decompress.set_defaults(run=_decompress)
 
     show = subparsers.add_parser("inspect", help="what a stream says of itself; decodes nothing")
@@ -45,20 +46,6 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     for parser in compress, decompress, show:
         parser.add_argument(
             "--json", metavar="FILE", help="write the results as JSON, '-' for standard output"
-        )
-
-
-def _add_codec_options(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    for declared in CodecConfig.parameters():
-        if declared.name not in names:
-            continue
-        unit = f" [{declared.unit}]" if declared.unit else ""
-        parser.add_argument(
-            "--" + declared.name.replace("_", "-"),
-            type=declared.kind,
-            default=declared.default,
-            metavar=declared.kind.__name__.upper(),
-            help=f"{declared.description.rstrip('.')}{unit} (default: {declared.default})",
         )
 
 
@@ -120,10 +107,8 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _codec(args: argparse.Namespace) -> Codec:
-    names = {declared.name for declared in CodecConfig.parameters()}
-    given = {name: value for name, value in vars(args).items() if name in names}
     try:
-        return Codec(CodecConfig(**given))
+        return Codec(configuration(args, CodecConfig))
     except CodecError as error:
         raise UserError(str(error)) from None
 

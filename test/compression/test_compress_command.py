@@ -8,7 +8,6 @@ import pytest
 
 from geoaccel_ros.cli import compress
 from geoaccel_ros.cli.errors import UserError
-from geoaccel_ros.config import ConfigurationError
 
 DTYPE = [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<f4")]
 
@@ -92,11 +91,10 @@ def test_mistakes_are_one_line(cloud, tmp_path):
             run(*arguments)
         assert "\n" not in str(caught.value)
     assert not out.exists()
-    with pytest.raises(ConfigurationError, match="'step'"):
-        run("compress", cloud, out, "--step", "0")
-    with pytest.raises(SystemExit) as usage:
-        run("compress", cloud, out, "--step", "fine")
-    assert usage.value.code == 2
+    for step in ("0", "fine"):
+        with pytest.raises(SystemExit) as usage:
+            run("compress", cloud, out, "--step", step)
+        assert usage.value.code == 2
 
 
 def test_an_unknown_kind_of_output_is_refused(cloud, tmp_path):
