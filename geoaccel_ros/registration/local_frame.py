@@ -1,0 +1,98 @@
+"""Clouds as float32 around a float64 origin: a UTM easting has steps of 0.03 m in float32."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+# Points whose mean and spread stand for those of all.
+_SAMPLE = 4096
+
+
+class Frame(NamedTuple):
+    """Where a cloud lies, from a sample of its points.
+
+    Attributes
+    ----------
+    origin : ndarray (3,) of float64, metres
+        Their mean; zeros without points.
+    radius : float, metres
+        Their root mean square distance from it.
+    """
+
+    origin: np.ndarray
+    radius: float
+
+
+def frame_of(points: np.ndarray) -> Frame:
+    """Return the frame of points (N, 3), finite, in metres."""
+    if not len(points):
+        return Frame(np.zeros(3), 0.0)
+    # An odd number of points apart: with an even one a sensor's rings would repeat.
+    step = len(points) // _SAMPLE | 1
+    sample = np.asarray(points[::step], np.float64)
+    origin = sample.mean(axis=0)
+    return Frame(origin, float(np.sqrt(np.mean(np.sum((sample - origin) ** 2, axis=1)))))
+
+
+def to_local(points: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Return points (N, 3) relative to an origin (3,), as (3, N) of float32."""
+    local = np.empty((3, len(points)), np.float32)
+    _shift(plain(points), origin, local)
+    return local
+
+
+def usable(points: np.ndarray, name: str) -> np.ndarray:
+    """Return the points (M, 3) that are finite and no missing returns.
+
+    Drivers write (0, 0, 0) for no return: where more than one point is exactly that, all are left
+    out.
+
+    Raises
+    ------
+    ValueError
+        If these are no points; the message calls them ``name``.
+    """
+    points = np.asarray(points)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"{name} has shape {points.shape}, must be (N, 3)")
+    if points.dtype.kind not in "fiu":
+        raise ValueError(f"{name} is of {points.dtype}, must be numbers")
+    infinite, zeros = _count(plain(points).reshape(-1))
+    # Two points at zero have six coordinates that are.
+    if not infinite and zeros < 6:
+        return points
+    kept = np.isfinite(points).all(axis=1)
+    somewhere = (points != 0).any(axis=1)
+    if len(points) - np.count_nonzero(somewhere) > 1:
+        kept &= somewhere
+    return points[kept]
+
+
+def plain(points: np.ndarray) -> np.ndarray:
+    """Return points in one of the two layouts that compiled functions take, read-only."""
+    if points.dtype not in (np.float32, np.float64) or not points.flags.c_contiguous:
+        points = np.ascontiguousarray(points, np.float64)
+    points = points.view()
+    points.flags.writeable = False
+    return points
+
+
+@njit(nogil=True, cache=True)
+def _count(values):
+    """Return how many values are not finite, and how many are zero."""
+    infinite = zeros = 0
+    for i in range(len(values)):
+        # An infinity times zero is NaN, as NaN is.
+        infinite += values[i] * 0.0 != 0.0
+        zeros += values[i] == 0.0
+    return infinite, zeros
+
+
+@njit(nogil=True, cache=True)
+def _shift(points, origin, local):
+    x, y, z = origin[0], origin[1], origin[2]
+    for i in range(len(points)):
+        local[0, i] = points[i, 0] - x
+        local[1, i] = points[i, 1] - y
+        local[2, i] = points[i, 2] - z
