@@ -1,15 +1,27 @@
 """The command ``geoaccel``: one sub-command a module, errors as one line."""
 
 import argparse
+import importlib
 import sys
 
 from geoaccel_ros import __version__
 from geoaccel_ros.backend import BackendError
-from geoaccel_ros.cli import bench, compress, info, odometry, register
-from geoaccel_ros.cli.demo import command as demo
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import check_target
 from geoaccel_ros.config import ConfigurationError
+
+# The module of each command. Only that of the one to run is imported: others take seconds, or need
+# what a machine that only registers clouds does not have.
+_MODULES = {
+    "demo": "demo.command",
+    "odometry": "odometry",
+    "register": "register",
+    "compress": "compress",
+    "decompress": "compress",
+    "inspect": "compress",
+    "bench": "bench",
+    "info": "info",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         0 when it did its work, 1 when it could not (one line on standard error says why), 2 for
         wrong usage, 130 when interrupted.
     """
-    args = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    args = _parser(arguments).parse_args(arguments)
     try:
         if getattr(args, "json", None) is not None:
             check_target(args.json)
@@ -37,15 +50,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="geoaccel",
         description="LiDAR odometry, point-cloud compression and MPPI control, accelerated.",
     )
     parser.add_argument("--version", action="version", version=f"geoaccel {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, odometry, register, compress, bench, info):
-        module.add_parsers(subparsers)
+    asked = _MODULES.get(arguments[0]) if arguments else None
+    for name in [asked] if asked else dict.fromkeys(_MODULES.values()):
+        importlib.import_module(f"geoaccel_ros.cli.{name}").add_parsers(subparsers)
     return parser
 
 

@@ -81,3 +81,16 @@ def test_a_demo_whose_file_has_no_goals_says_so(tmp_path):
     path.write_text("mppi_controller:\n  ros__parameters: {rate: 20.0}\n")
     result = geoaccel("demo", "--config", path, cwd=tmp_path)
     assert result.returncode == 1 and "no 'goals'" in result.stderr
+
+
+def test_a_command_needs_only_its_own_packages():
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("mujoco", "pyopencl", "rclpy", "rosbags", "zstandard")))
+from geoaccel_ros.cli.main import main
+main(["bench", "--help"])
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0 and result.stdout.startswith("usage: geoaccel bench ")
