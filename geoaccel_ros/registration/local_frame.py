@@ -30,7 +30,7 @@ def frame_of(points: np.ndarray) -> Frame:
         return Frame(np.zeros(3), 0.0)
     # An odd number of points apart: with an even one a sensor's rings would repeat.
     step = len(points) // _SAMPLE | 1
-    sample = np.asarray(points[::step], np.float64)
+    sample = np.asarray(plain(points)[::step], np.float64)
     origin = sample.mean(axis=0)
     return Frame(origin, float(np.sqrt(np.mean(np.sum((sample - origin) ** 2, axis=1)))))
 

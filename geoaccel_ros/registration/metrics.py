@@ -7,7 +7,7 @@ path, Geiger et al., CVPR 2012 (KITTI). Trajectories are (N, 4, 4), pose by pose
 import numpy as np
 
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.icp import rigid_fit
+from geoaccel_ros.registration.solve import rigid_fit
 
 # The KITTI benchmark's lengths, metres.
 KITTI_LENGTHS = tuple(float(length) for length in range(100, 900, 100))

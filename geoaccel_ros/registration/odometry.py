@@ -14,7 +14,7 @@ from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.local_map import LocalMap
 from geoaccel_ros.registration.motion import Motion
-from geoaccel_ros.registration.nearest import make_search
+from geoaccel_ros.registration.nearest import Tree, choose_tree
 from geoaccel_ros.registration.preprocess import deskew, move_along, voxel_filter
 from geoaccel_ros.registration.scan_matching import NormalEquations, linearise
 
@@ -179,7 +179,7 @@ class Odometry:
 
     def __init__(self, config: OdometryConfig):
         self.config = config
-        self._search, self.backend, self.backend_reason = make_search(
+        self._build_tree, self.backend, self.backend_reason = choose_tree(
             config.backend, config.threads
         )
         self.reset()
@@ -267,6 +267,7 @@ class Odometry:
     def _restart(self) -> None:
         self.voxel = self.config.voxel or None
         self._map: LocalMap | None = None
+        self._tree: Tree | None = None
         self._motion: Motion | None = None
         # Scan, ages and time from its middle to its end, until the motion during it is known.
         self._first: tuple[np.ndarray, np.ndarray, float] | None = None
@@ -350,7 +351,7 @@ class Odometry:
             T_map_base[:3, 3] -= local.origin
             move_along(points, ages, motion.twist, T_map_base, moved)
             if shift > _REMATCH * self.voxel:
-                matches, _ = self._search.nearest(moved, self.config.max_dist)
+                matches, _ = self._tree.nearest(moved, self.config.max_dist)
                 shift = 0.0
             equations = linearise(
                 moved,
@@ -388,7 +389,7 @@ class Odometry:
         moved = np.empty_like(scan)
         move_along(scan, ages, self._motion.twist, self._motion.T_odom_base, moved)
         self._map.add(moved, self._motion.T_odom_base[:3, 3])
-        self._search.set_target(self._map.means)
+        self._tree = self._build_tree(self._map.means)
         self._T_last_mapped = self._motion.T_odom_base
 
     def _result(

@@ -14,6 +14,52 @@ def table_size(entries: int) -> int:
     return 1 << max(4, (2 * entries - 1).bit_length())
 
 
+def voxel_means(xyz: np.ndarray, voxel: float) -> np.ndarray:
+    """Return the mean (M, 3) of float64 of the points in each voxel, in the order of their first.
+
+    Parameters
+    ----------
+    xyz : ndarray (N, 3), metres
+        Finite.
+    voxel : float
+        Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
+    """
+    size = table_size(len(xyz))
+    table, places = np.full(size, EMPTY, np.int64), np.empty(size, np.int64)
+    # One type and layout: each other one would be compiled anew.
+    xyz = np.require(xyz, np.float64, ("C", "W"))
+    return _voxel_means(xyz, 1.0 / voxel, table, places)
+
+
+@njit(nogil=True, cache=True)
+def _voxel_means(xyz, inverse_voxel, table, places):
+    # Sums of the offsets from the first point: small numbers, at UTM coordinates too.
+    firsts, sums = np.empty_like(xyz), np.zeros_like(xyz)
+    counts = np.zeros(len(xyz), np.int64)
+    mask = len(table) - 1
+    used = 0
+    for i in range(len(xyz)):
+        key = voxel_key(
+            xyz[i, 0] * inverse_voxel, xyz[i, 1] * inverse_voxel, xyz[i, 2] * inverse_voxel
+        )
+        slot = home_slot(key, mask)
+        while table[slot] != EMPTY and table[slot] != key:
+            slot = (slot + 1) & mask
+        if table[slot] == EMPTY:
+            table[slot], places[slot] = key, used
+            firsts[used] = xyz[i]
+            used += 1
+        place = places[slot]
+        counts[place] += 1
+        for axis in range(3):
+            sums[place, axis] += xyz[i, axis] - firsts[place, axis]
+    means = np.empty((used, 3))
+    for place in range(used):
+        for axis in range(3):
+            means[place, axis] = firsts[place, axis] + sums[place, axis] / counts[place]
+    return means
+
+
 @njit(cache=True, inline="always")
 def voxel_key(x, y, z):
     """Return the key of the voxel that holds a point, given in voxels: its three floors, packed.

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.backend import BackendError, cuda_problem
-from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.icp import METHODS, register, rigid_fit
+from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.registration import (
+    RegistrationConfig,
+    RegistrationWarning,
+    Target,
+    register,
+    se3,
+)
+from geoaccel_ros.registration.residuals import METHODS
+from geoaccel_ros.registration.robust import KERNELS
 
 T_TRUE = se3.exp(np.array([0.2, -0.1, 0.05, 0.01, -0.02, np.radians(3.0)]))
 
@@ -41,7 +49,8 @@ def assert_pose(found, expected, metres, radians):
 def test_finds_a_known_transform_exactly(method, offset):
     target = room()
     result = register(target + offset, moved_back(target), method, max_distance=2.0,
-                      initial=_shifted(np.eye(4), offset), max_iterations=200)  # fmt: skip
+                      initial=_shifted(np.eye(4), offset), max_iterations=200,
+                      least_step=1e-9)  # fmt: skip
     assert result.converged, result.reason
     # 1e-9 m is a step of float64 at UTM coordinates.
     assert_pose(result.T_target_source, _shifted(T_TRUE, offset), 1e-6, 1e-7)
@@ -74,16 +83,6 @@ def test_initial_guess_reaches_what_identity_does_not():
     assert_pose(result.T_target_source, T_far, 1e-4, 1e-4)
 
 
-def test_rigid_fit_of_a_mirror_image_is_a_rotation():
-    points = room(400)
-    fit = rigid_fit(points * [1.0, 1.0, -1.0], points)
-    assert np.linalg.det(fit[:3, :3]) == pytest.approx(1.0)
-    # A flat cloud: the plane's two sides fit equally well, and only one of them turns.
-    flat = points * [1.0, 1.0, 0.0]
-    moved = flat @ T_TRUE[:3, :3].T + T_TRUE[:3, 3]
-    np.testing.assert_allclose(rigid_fit(flat, moved), T_TRUE, atol=1e-12)
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_too_few_points_are_told(method, count):
@@ -92,18 +91,19 @@ def test_too_few_points_are_told(method, count):
         (room()[:count], room(), "target"),
     ):
         result = register(target, source, method)
-        assert not result.converged and f"{count} finite points in the {name}" in result.reason
+        assert not result.converged and f"{count} usable points in the {name}" in result.reason
         np.testing.assert_array_equal(result.T_target_source, np.eye(4))
         assert np.isnan(result.rmse) and result.inliers == 0
 
 
 def test_three_points_are_enough_point_to_point_and_a_line_is_not():
     triangle = np.array([[0.0, 0, 0], [10, 0, 0], [0, 10, 0]])
-    result = register(triangle, moved_back(triangle), "point_to_point")
+    result = register(triangle, moved_back(triangle), "point_to_point", max_distance=1.0)
     assert result.converged, result.reason
-    assert_pose(result.T_target_source, T_TRUE, 1e-9, 1e-9)
+    # Coordinates are float32 within 10 m.
+    assert_pose(result.T_target_source, T_TRUE, 1e-6, 1e-6)
     line = np.linspace([0, 0, 0], [10, 0, 0], 50)
-    for points in (line, np.zeros((20, 3))):
+    for points in (line, np.ones((20, 3))):
         result = register(points, points, "point_to_point")
         assert not result.converged and "degenerate" in result.reason
 
@@ -149,7 +149,7 @@ def test_voxel_thins_both_clouds():
 
 
 def test_wrong_use():
-    with pytest.raises(ValueError, match="method 'plane', must be one of point_to_point"):
+    with pytest.raises(ValueError, match="'method' is 'plane', must be one of point_to_point"):
         register(room(), room(), "plane")
     with pytest.raises(ValueError, match=r"source has shape \(10, 2\)"):
         register(room(), np.zeros((10, 2)))
@@ -163,19 +163,290 @@ def test_cuda_without_a_device_is_refused():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(cuda_problem() is not None, reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("method", METHODS)
-def test_cuda_agrees_with_the_cpu(method):
-    target = room(8000)
-    source = moved_back(target + np.random.default_rng(3).normal(0, 0.01, target.shape))
-    cpu, cuda = (
-        register(target, source, method, max_distance=2.0, backend=name) for name in ("cpu", "cuda")
-    )
-    assert cpu.iterations == cuda.iterations
-    # Two points equally near in float32 may change partners: 1e-5 m, 1e-4 degrees.
-    assert_pose(cuda.T_target_source, cpu.T_target_source, 1e-5, np.radians(1e-4))
+class TestCuda:
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("kernel", KERNELS)
+    @pytest.mark.parametrize("three_sigma", [True, False])
+    def test_agrees_with_the_cpu(self, method, kernel, three_sigma):
+        target = room(8000)
+        source = moved_back(target + np.random.default_rng(3).normal(0, 0.01, target.shape))
+        source[::50] += [0.0, 0.0, 0.4]
+        cpu, cuda = (
+            register(target, source, method, max_distance=2.0, kernel=kernel, backend=name,
+                     three_sigma=three_sigma)
+            for name in ("cpu", "cuda")
+        )  # fmt: skip
+        assert cuda.backend == "cuda"
+        assert (cuda.iterations, cuda.reason) == (cpu.iterations, cpu.reason)
+        # Two points equally near in float32 may change partners: 1e-5 m, 1e-4 degrees.
+        assert_pose(cuda.T_target_source, cpu.T_target_source, 1e-5, np.radians(1e-4))
+        np.testing.assert_allclose(cuda.poses, cpu.poses, atol=1e-5)
+        np.testing.assert_allclose(cuda.trace, cpu.trace, rtol=1e-4)
+        np.testing.assert_allclose(cuda.hessian, cpu.hessian, rtol=1e-3, atol=1.0)
+        assert abs(cuda.inliers - cpu.inliers) <= 2
+        assert cuda.overlap == pytest.approx(cpu.overlap, abs=1e-3)
+        assert cuda.overlap_before == pytest.approx(cpu.overlap_before, abs=1e-3)
+
+    @pytest.mark.parametrize("offset", [[0.0, 0.0, 0.0], [512_700.0, 5_403_548.0, 300.0]])
+    def test_the_same_bits_every_time_at_any_coordinates(self, offset):
+        target = room(20_000) + offset
+        source = moved_back(room(20_000))
+        initial = _shifted(np.eye(4), np.array(offset))
+        first, second = (
+            register(target, source, initial=initial, max_distance=2.0, backend="cuda")
+            for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.T_target_source, second.T_target_source)
+        assert_pose(first.T_target_source, _shifted(T_TRUE, np.array(offset)), 1e-5, 1e-6)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_ends_badly_in_the_same_words(self, method):
+        plane = room()[:1000]
+        line = np.linspace([0, 0, 1], [10, 0, 1], 50)
+        cases = [
+            (room(), room() + [60.0, 0.0, 0.0]),
+            (plane, plane + [0.0, 0.0, 0.1]),
+            (line, line),
+            (np.ones((20, 3)), np.ones((20, 3))),
+            (room(), room()[:2]),
+            (room()[:7], room()[:7]),
+        ]
+        for target, source in cases:
+            cpu, cuda = (
+                register(target, source, method, max_distance=2.0, backend=name)
+                for name in ("cpu", "cuda")
+            )
+            assert (cuda.converged, cuda.reason) == (cpu.converged, cpu.reason)
+            assert cuda.degenerate.shape == cpu.degenerate.shape
+
+    def test_sequence_overlaps_uploads_and_changes_nothing(self):
+        target = room(8000)
+        sources = [moved_back(target[k::3]) for k in range(3)] * 3
+        prepared = Target(target, RegistrationConfig(max_distance=1.0, backend="cuda"))
+        together = list(prepared.register_all(sources))
+        for source, result in zip(sources, together, strict=True):
+            np.testing.assert_array_equal(
+                prepared.register(source).T_target_source, result.T_target_source
+            )
+
+    def test_auto_tells_from_how_many_points_it_takes_the_device(self):
+        small, large = (
+            Target(room(count), RegistrationConfig(backend="auto")) for count in (100, 200_000)
+        )
+        assert small.backend == "cpu" and large.backend == "cuda"
+        assert "CUDA is faster from" in large.backend_reason
 
 
 def _shifted(transform, offset):
     shifted = transform.copy()
     shifted[:3, 3] += offset
     return shifted
+
+
+def uniform_pair(count=20_000, extent=10.0, noise=0.01, seed=5):
+    """Noisy copies of uniform points: matches are known, and so is the residual."""
+    rng = np.random.default_rng(seed)
+    target = rng.uniform(-extent, extent, (count, 3))
+    return target, moved_back(target) + rng.normal(0, noise, target.shape)
+
+
+def test_residual_of_point_to_point_is_that_of_the_noise():
+    target, source = uniform_pair()
+    result = register(target, source, "point_to_point", max_distance=2.0, three_sigma=False)
+    assert result.converged, result.reason
+    # Three coordinates of sigma 0.01 each; 20,000 points tell it to half a percent.
+    assert result.rmse == pytest.approx(np.sqrt(3) * 0.01, rel=0.01)
+    assert result.kept == 1.0 and result.overlap == 1.0 and not result.warning
+    assert result.trace[-1] == result.rmse
+    # It falls at every iteration until it stays.
+    assert np.all(np.diff(result.trace) < 1e-6)
+    np.testing.assert_array_equal(result.poses[-1], result.T_target_source)
+    np.testing.assert_allclose(result.poses[0], np.eye(4), atol=1e-12)
+    assert len(result.trace) == len(result.poses) == result.iterations + 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_three_sigma_drops_outliers_and_says_how_many(method):
+    target = room(8000)
+    source = moved_back(target + np.random.default_rng(6).normal(0, 0.005, target.shape))
+    outliers = np.random.default_rng(7).choice(len(source), 400, replace=False)
+    # Within reach of the target, and pulling all one way.
+    source[outliers] += [0.0, 0.0, 0.6]
+    with_it, without = (
+        register(target, source, method, max_distance=1.0, three_sigma=on) for on in (True, False)
+    )
+    errors = [np.linalg.norm(r.T_target_source[:3, 3] - T_TRUE[:3, 3]) for r in (with_it, without)]
+    assert errors[0] < 0.5 * errors[1]
+    assert without.kept == 1.0
+    assert 0.9 < with_it.kept < 1.0
+    assert with_it.inliers == pytest.approx(with_it.kept * 8000, abs=1)
+    assert with_it.rmse < without.rmse
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kernel", ["huber", "cauchy", "geman_mcclure"])
+def test_robust_kernels_hold_against_outliers(method, kernel):
+    target = room(8000)
+    source = moved_back(target + np.random.default_rng(6).normal(0, 0.005, target.shape))
+    source[::10] += [0.0, 0.0, 0.3]
+    options = {"max_distance": 1.0, "three_sigma": False}
+    plain = register(target, source, method, **options)
+    robust = register(target, source, method, kernel=kernel, kernel_width=0.03, **options)
+    errors = [np.linalg.norm(r.T_target_source[:3, 3] - T_TRUE[:3, 3]) for r in (robust, plain)]
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_stop_rule_broken_on_purpose_is_noticed():
+    target, source = uniform_pair()
+    # Ends after the first iteration, far from aligned, and calls it converged.
+    with pytest.warns(RegistrationWarning, match="of the source lies within"):
+        result = register(target, source, "point_to_point", max_distance=2.0, least_step=1.0)
+    assert result.converged and result.iterations == 1
+    assert result.overlap < 0.8
+    aligned = register(target, source, "point_to_point", max_distance=2.0)
+    assert aligned.overlap == 1.0 and aligned.overlap_before < 0.8
+
+
+def test_every_end_says_why():
+    target, source = uniform_pair()
+    options = {"method": "point_to_point", "max_distance": 2.0}
+    step = register(target, source, **options, relative_change=0.0)
+    assert step.converged and "step fell below" in step.reason
+    residual = register(target, source, **options, least_step=0.0)
+    assert residual.converged and "no longer changes" in residual.reason
+    # Changed by less than a part of itself twice running: the last two ratios, not the one before.
+    ratios = np.abs(np.diff(residual.trace**2)) / residual.trace[:-1] ** 2
+    assert (ratios[-2:] < 1e-5).all() and ratios[-3] >= 1e-5
+    forced = register(target, source, **options, relative_change=0.0, least_step=0.0,
+                      max_iterations=25)  # fmt: skip
+    assert not forced.converged and forced.iterations == 25
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_hessian_turns_about_the_sources_origin(method):
+    """By differences of the objective over rotations of the source about its own origin."""
+    offset = np.array([30.0, -20.0, 5.0])
+    target, source = room(), moved_back(room()) + offset
+    initial = T_TRUE @ _shifted(np.eye(4), -offset)
+    result = register(target, source, method, initial=initial, max_distance=0.5, three_sigma=False)
+    # The direction in which the turn about the source's origin shifts the cloud: J = [I, -[l]x].
+    levers = source @ result.T_target_source[:3, :3].T
+    if method == "point_to_point":
+        expected = np.zeros((6, 6))
+        for lever in levers:
+            jacobian = np.hstack([np.eye(3), -se3.cross_matrix(lever)])
+            expected += jacobian.T @ jacobian
+        np.testing.assert_allclose(result.hessian, expected, rtol=1e-4, atol=1.0)
+    else:
+        # J'MJ for the same M at both: H_tr = -H_tt-weighted levers; symmetric, and H_rr is more
+        # than what the mean lever alone gives.
+        np.testing.assert_allclose(result.hessian, result.hessian.T, rtol=1e-9)
+        assert np.linalg.eigvalsh(result.hessian)[0] > 0.0
+        near = register(target, moved_back(room()), method, initial=T_TRUE, max_distance=0.5,
+                        three_sigma=False)  # fmt: skip
+        shift = np.eye(6)
+        shift[:3, 3:] = -se3.cross_matrix(result.T_target_source[:3, :3] @ offset)
+        np.testing.assert_allclose(
+            result.hessian, shift.T @ near.hessian @ shift, rtol=1e-3, atol=1e-3 * 8000 * 900
+        )
+
+
+def test_directions_left_open_are_named():
+    rng = np.random.default_rng(8)
+    # A corridor along x: floor and two walls.
+    along, across, up = (
+        rng.uniform(-10, 10, 6000),
+        rng.uniform(-2, 2, 6000),
+        rng.uniform(0, 3, 6000),
+    )
+    corridor = np.vstack(
+        [
+            np.column_stack([along, across, 0 * up]),
+            np.column_stack([along, 0 * across - 2, up]),
+            np.column_stack([along, 0 * across + 2, up]),
+        ]
+    )
+    result = register(corridor, corridor + [0.0, 0.05, 0.0], "point_to_plane", max_distance=0.5)
+    assert not result.converged and "degenerate" in result.reason
+    assert result.degenerate.shape == (1, 6)
+    np.testing.assert_allclose(np.abs(result.degenerate[0]), [1, 0, 0, 0, 0, 0], atol=0.02)
+    whole = register(room(), moved_back(room()), max_distance=2.0)
+    assert whole.degenerate.shape == (0, 6)
+
+
+def test_one_target_serves_many_sources():
+    target = room(8000)
+    sources = [
+        moved_back(target[k::2]) + np.random.default_rng(k).normal(0, 0.005, target[k::2].shape)
+        for k in (0, 1)
+    ] * 2
+    prepared = Target(target, RegistrationConfig("point_to_plane", max_distance=1.0))
+    together = list(prepared.register_all(sources))
+    for source, result in zip(sources, together, strict=True):
+        alone = register(target, source, max_distance=1.0)
+        np.testing.assert_array_equal(alone.T_target_source, result.T_target_source)
+        np.testing.assert_array_equal(
+            register(prepared, source).T_target_source, result.T_target_source
+        )
+        assert set(result.timings) == {"preprocess", "upload", "tree", "iterations", "total"}
+    assert list(prepared.register_all([])) == []
+    bad = list(prepared.register_all([sources[0], np.zeros((0, 3)), sources[1]]))
+    assert [r.converged for r in bad] == [True, False, True]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_threads_change_no_bit(method):
+    target, source = uniform_pair(5000, 6.0)
+    results = [
+        register(target, source, method, max_distance=1.0, threads=n).T_target_source
+        for n in (1, 2, 5)
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_inputs_are_left_alone_and_of_any_layout():
+    target = room()
+    source = moved_back(target)
+    expected = register(target, source, max_distance=2.0).T_target_source
+    for cast in (np.asfortranarray, lambda a: np.repeat(a, 2, axis=0)[::2], np.copy):
+        given = cast(target), cast(source)
+        for array in given:
+            array.flags.writeable = False
+        found = register(*given, max_distance=2.0).T_target_source
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(
+        register(target.astype(np.float32), source.astype(np.float32), max_distance=2.0)
+        .T_target_source, expected, atol=1e-5,
+    )  # fmt: skip
+
+
+def test_zeros_and_duplicates_do_not_hold_the_cloud_fast():
+    target = room()
+    source = moved_back(target)
+    zeros = np.zeros_like(target)
+    result = register(np.vstack([target, zeros]), np.vstack([source, zeros]), max_distance=2.0)
+    assert result.converged and result.inliers <= len(source)
+    assert_pose(result.T_target_source, T_TRUE, 1e-3, 1e-3)
+    doubled = register(np.repeat(target, 3, axis=0), np.repeat(source, 3, axis=0),
+                       "point_to_point", max_distance=2.0, max_iterations=200)  # fmt: skip
+    assert_pose(doubled.T_target_source, T_TRUE, 1e-3, 1e-3)
+
+
+def test_parameters_are_checked():
+    with pytest.raises(ConfigurationError, match="unknown parameter 'max_dist'.*'max_distance'"):
+        register(room(), room(), max_dist=1.0)
+    with pytest.raises(ConfigurationError, match="'voxel' is 0.0"):
+        register(room(), room(), voxel=0.0)
+    with pytest.raises(ConfigurationError, match="'kernel' is 'tukey'"):
+        register(room(), room(), kernel="tukey")
+    for wrong in (np.eye(3), np.diag([1.0, 1.0, -1.0, 1.0]), np.full((4, 4), np.nan)):
+        with pytest.raises(ValueError, match="first guess"):
+            register(room(), room(), initial=wrong)
+
+
+def test_first_guess_with_six_printed_digits_is_made_a_rotation():
+    rounded = np.round(T_TRUE, 6)
+    result = register(room(), moved_back(room()), initial=rounded, max_iterations=1)
+    rotation = result.T_target_source[:3, :3]
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)

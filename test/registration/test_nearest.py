@@ -1,79 +1,118 @@
 import numpy as np
 import pytest
+from hostile_clouds import hostile_clouds
 
 from geoaccel_ros import backend
 from geoaccel_ros.backend import BackendError
-from geoaccel_ros.registration.nearest import KdTreeSearch, make_search
-
-
-def _brute_force(target, queries, max_distance):
-    distances = np.linalg.norm(queries[:, None] - target[None], axis=2)
-    indices = distances.argmin(axis=1)
-    nearest = distances[np.arange(len(queries)), indices]
-    near = nearest <= max_distance
-    return np.where(near, indices, -1), np.where(near, nearest, np.inf)
-
-
-def _clouds():
-    rng = np.random.default_rng(0)
-    return {
-        "uniform": rng.uniform(-5, 5, (1500, 3)),
-        "plane": rng.uniform(-5, 5, (1500, 3)) * [1, 1, 0],
-        "line": rng.uniform(-5, 5, (1500, 3)) * [1, 0, 0],
-        "one": np.array([[1.0, 2.0, 3.0]]),
-        "UTM": rng.uniform(-5, 5, (500, 3)) + [512_700.0, 5_403_548.0, 300.0],
-    }
-
-
-@pytest.mark.parametrize("name", _clouds())
-@pytest.mark.parametrize("threads", [1, 2])
-def test_tree_equals_brute_force(name, threads):
-    target = _clouds()[name]
-    queries = target[: len(target) // 2 + 1] + np.random.default_rng(1).normal(0, 0.3, 3)
-    search = KdTreeSearch(threads)
-    search.set_target(target)
-    indices, distances = search.nearest(queries, 0.6)
-    expected_indices, expected_distances = _brute_force(target, queries, 0.6)
-    np.testing.assert_array_equal(indices, expected_indices)
-    np.testing.assert_allclose(distances, expected_distances, atol=1e-8)
+from geoaccel_ros.registration.kdtree.tree import KdTree
+from geoaccel_ros.registration.nearest import choose_tree
+from geoaccel_ros.registration.normals import estimate_normals
+from geoaccel_ros.threads import Threads
 
 
 def test_cuda_without_a_device_is_refused_and_auto_says_why(monkeypatch):
     monkeypatch.setattr(backend.choose_backend, "__defaults__", (lambda: "no device",))
     with pytest.raises(BackendError, match="no device.*backend: cpu"):
-        make_search("cuda")
-    assert make_search("auto")[1:] == ("cpu", "no device")
-    assert make_search("cpu")[1] == "cpu"
+        choose_tree("cuda")
+    assert choose_tree("auto")[1:] == ("cpu", "no device")
+    build, name, _ = choose_tree("cpu")
+    assert name == "cpu"
+    indices, distances = build(np.eye(3)).nearest(np.array([[0.0, 0.9, 0.0]]), 0.5)
+    assert indices.tolist() == [1] and distances[0] == pytest.approx(0.1)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(backend.cuda_problem() is not None, reason="needs an NVIDIA GPU")
 class TestCuda:
-    @pytest.mark.parametrize("name", _clouds())
-    def test_equals_brute_force(self, name):
-        target = _clouds()[name]
-        queries = target[: len(target) // 2 + 1] + np.random.default_rng(1).normal(0, 0.3, 3)
-        search, taken, _ = make_search("cuda")
-        assert taken == "cuda"
-        search.set_target(target)
-        indices, distances = search.nearest(queries, 0.6)
-        _, expected = _brute_force(target, queries, 0.6)
-        # float32 within 5 m of the origin: steps of 5e-7 m.
-        np.testing.assert_allclose(distances, expected, atol=2e-6)
-        matched = indices >= 0
-        assert np.array_equal(matched, np.isfinite(expected))
-        own = np.linalg.norm(queries[matched] - target[indices[matched]], axis=1)
-        np.testing.assert_allclose(own, expected[matched], atol=2e-6)
+    """The CPU's tree is the oracle: brute force is that one's."""
+
+    @staticmethod
+    def trees(points, **options):
+        from geoaccel_ros.registration.cuda.tree import CudaTree
+
+        return KdTree(points, **options), CudaTree(points, **options)
+
+    @pytest.mark.parametrize("name", hostile_clouds())
+    @pytest.mark.parametrize("leaf_size", [1, 16, 64])
+    @pytest.mark.parametrize("axis", ["spread", "cyclic"])
+    def test_answers_as_the_cpu(self, name, leaf_size, axis):
+        points = hostile_clouds(6000)[name]
+        self.check(points, *self.trees(points, leaf_size=leaf_size, axis=axis))
+
+    @pytest.mark.parametrize("name", ["uniform", "half zeros", "grid", "five of each"])
+    def test_answers_as_the_cpu_where_many_blocks_build(self, name):
+        points = hostile_clouds(300_000)[name]
+        self.check(points, *self.trees(points))
+
+    def test_a_million_points(self):
+        points = np.random.default_rng(2).uniform(-100, 100, (1_000_000, 3))
+        self.check(points, *self.trees(points))
+
+    @staticmethod
+    def check(points, cpu, cuda):
+        rng = np.random.default_rng(1)
+        picked = points[rng.integers(len(points), size=2000)]
+        queries = picked + rng.normal(0, 0.3, picked.shape) * (rng.random((2000, 1)) < 0.8)
+        # Both compute in float32, one with fused multiply-add: two steps of the largest coordinate.
+        step = 4 * np.spacing(np.float32(np.abs(points - cpu.origin).max() + 1.0))
+        for radius in (0.5, np.inf):
+            expected, found = cpu.nearest(queries, radius), cuda.nearest(queries, radius)
+            sure = np.abs(expected[1] - radius) > step if np.isfinite(radius) else slice(None)
+            np.testing.assert_allclose(found[1][sure], expected[1][sure], atol=step)
+            np.testing.assert_array_equal(found[0] < 0, ~np.isfinite(found[1]))
+        expected, found = cpu.neighbours(queries, 7), cuda.neighbours(queries, 7)
+        np.testing.assert_allclose(found[1], expected[1], atol=step)
+        matched = found[0] >= 0
+        own = np.linalg.norm(queries[:, None] - points[found[0]], axis=2)
+        np.testing.assert_allclose(own[matched], found[1][matched], atol=step)
+        assert all(len(set(row[row >= 0])) == np.count_nonzero(row >= 0) for row in found[0])
+        # The tree itself: every point once, and split as the CPU's.
+        order = cuda.order.get()
+        np.testing.assert_array_equal(np.sort(order), np.arange(len(points)))
+        np.testing.assert_array_equal(cuda.starts.get(), cpu.starts)
+        inner = len(cpu.axis)
+        if not inner:
+            return
+        local = cuda.points.get()
+        for node in (*range(min(inner, 15)), *rng.integers(inner, size=50)):
+            depth = int(node + 1).bit_length() - 1
+            first = node + 1 - (1 << depth)
+            begin, end = (len(points) * (first + k) >> depth for k in (0, 1))
+            middle = len(points) * (2 * first + 1) >> (depth + 1)
+            axis = int(cuda.axis[node])
+            if axis == 3:
+                assert np.all(local[:, begin:end] == local[:, begin : begin + 1])
+                continue
+            split = float(cuda.split[node])
+            assert local[axis, begin:middle].max(initial=-np.inf) <= split
+            assert local[axis, middle:end].min() >= split
+
+    def test_the_same_tree_every_time(self):
+        points = hostile_clouds(50_000)["grid"]
+        first, second = (self.trees(points)[1] for _ in range(2))
+        np.testing.assert_array_equal(first.order.get(), second.order.get())
+
+    @pytest.mark.parametrize("name", hostile_clouds())
+    def test_normals_as_the_cpus(self, name):
+        points = hostile_clouds(6000)[name]
+        cpu, cuda = self.trees(points)
+        expected, found = np.empty((2, len(points), 3))
+        expected[cpu.order] = estimate_normals(cpu, Threads(2)).T
+        found[cuda.order.get()] = cuda.normals().get().T
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+        cosines = np.abs(np.sum(expected * found, axis=1))
+        if name in ("uniform", "plane", "tilted plane", "UTM", "sorted"):
+            # Nearly equal eigenvalues, and ties among neighbours, may be settled otherwise.
+            assert np.mean(cosines > 0.999) > 0.99
 
     def test_empty_sides(self):
-        search, _, _ = make_search("cuda")
-        assert len(search.nearest(np.empty((0, 3)), 1.0)[0]) == 0
-        search.set_target(np.empty((0, 3)))
-        assert search.nearest(np.zeros((2, 3)), 1.0)[0].tolist() == [-1, -1]
+        _, cuda = self.trees(np.empty((0, 3)))
+        assert cuda.nearest(np.zeros((2, 3)), 1.0)[0].tolist() == [-1, -1]
+        assert cuda.neighbours(np.zeros((2, 3)), 2)[0].tolist() == [[-1, -1], [-1, -1]]
+        _, cuda = self.trees(np.ones((5, 3)))
+        assert cuda.nearest(np.empty((0, 3)), 1.0)[0].shape == (0,)
 
-    def test_buffers_grow_with_the_queries(self):
-        search, _, _ = make_search("cuda")
-        target = np.random.default_rng(2).uniform(-5, 5, (700, 3))
-        search.set_target(target)
-        for count in (10, 700, 3):
-            assert search.nearest(target[:count], 0.1)[0].tolist() == list(range(count))
+    def test_chosen_after_a_check(self):
+        build, name, _ = choose_tree("cuda")
+        assert name == "cuda"
+        assert build(np.eye(3)).nearest(np.array([[0.0, 0.9, 0.0]]), 0.5)[0].tolist() == [1]

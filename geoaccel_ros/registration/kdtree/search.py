@@ -1,4 +1,4 @@
-"""Queries of a KD-tree, compiled: the nearest point, the k nearest."""
+"""Queries of a KD-tree, compiled: the nearest point, the k nearest, how many are near."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from geoaccel_ros.registration.kdtree.build import IDENTICAL
 # A search that has looked at this many leaves, and one more for each neighbour it wants, goes on by
 # the nodes' boxes. Among points that fill space most searches end before; off a surface, a line or
 # a dense cluster cells bound next to nothing, and it would go on for hundreds of leaves.
-PATIENCE = 12
+PATIENCE = 6
 
 
 class Nodes(NamedTuple):
@@ -200,6 +200,40 @@ def neighbours(first, last, qx, qy, qz, nodes, matches, squares):
                         place -= 1
                     distances[place] = square
                     found[place] = i
+
+
+@njit(nogil=True, cache=True)
+def count_within(first, last, qx, qy, qz, nodes, limit, most, counts):
+    """Count the points of each query nearer than the limit, a squared distance, up to ``most``."""
+    stack = np.empty(height(nodes), np.int64)
+    offsets = np.empty((height(nodes), 3), np.float32)
+    for query in range(first, last):
+        x, y, z = qx[query], qy[query], qz[query]
+        count = 0
+        stack[0], top = 0, 1
+        offsets[0, :] = 0.0
+        leaves = 0
+        while top > 0 and count < most:
+            top -= 1
+            node, fx, fy, fz = stack[top], offsets[top, 0], offsets[top, 1], offsets[top, 2]
+            if leaves >= PATIENCE:
+                node, fx, fy, fz, top = narrow(
+                    nodes, node, fx, fy, fz, x, y, z, limit, stack, offsets, top
+                )
+            if fx * fx + fy * fy + fz * fz >= limit:
+                continue
+            start, end, identical, top = descend(
+                nodes, node, fx, fy, fz, x, y, z, limit, stack, offsets, top
+            )
+            leaves += 1
+            copies = 1
+            if identical:
+                copies, end = end - start, start + 1
+            for i in range(start, end):
+                dx, dy, dz = nodes.x[i] - x, nodes.y[i] - y, nodes.z[i] - z
+                if dx * dx + dy * dy + dz * dz < limit:
+                    count += copies
+        counts[query] = min(count, most)
 
 
 @njit(nogil=True, cache=True, inline="always")

@@ -140,6 +140,20 @@ class KdTree:
         indices[matched] = self.order[matches[matched]]
         return indices, np.sqrt(squares.astype(np.float64))
 
+    def count_within(self, queries: np.ndarray, max_distance: float, most: int) -> np.ndarray:
+        """Return how many points lie within a distance of each query, (Q,) of int64.
+
+        The search ends at ``most``, which many and few are then told apart by at little cost.
+        """
+        if most < 1:
+            raise ValueError(f"most is {most}, must be 1 or more")
+        x, y, z = self._local(queries)
+        counts = np.empty(len(x), np.int64)
+        self._threads.split(
+            search.count_within, len(x), x, y, z, self.nodes, limit_of(max_distance), most, counts
+        )
+        return counts
+
     def _build(self, keys: np.ndarray, rule: int) -> None:
         pairs = keys.view(np.int64)
         # The top by one thread until there is a subtree for each.
