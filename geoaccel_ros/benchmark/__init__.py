@@ -18,6 +18,7 @@ import importlib
 from types import ModuleType
 
 BENCHMARKS = {
+    "registration": "two clouds laid onto each other, beside small_gicp, Open3D and SciPy",
     "odometry": "a drive through the simulated yard, beside KISS-ICP",
     "compression": "xyz at a given step, beside Draco and zstd",
     "mppi": "one update of the differential drive",

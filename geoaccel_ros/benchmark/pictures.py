@@ -1,7 +1,9 @@
 """Pictures of what a benchmark found."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from geoaccel_ros.benchmark.errors import BenchmarkError
@@ -33,6 +35,26 @@ def draw_times(path: Path, rows: list[dict], size: str) -> None:
     axes.set(xscale="log", yscale="log", xlabel=size, ylabel="milliseconds")
     axes.grid(alpha=0.3)
     axes.legend()
+    save(figure, path)
+
+
+def draw_bars(path: Path, spreads: Mapping[str, dict[str, float]], quantity: str) -> None:
+    """Draw a bar for each label, median and quartiles.
+
+    Parameters
+    ----------
+    spreads : mapping of str to dict
+        As :func:`.interleaving.spread` returns them, from top to bottom.
+    quantity : str
+        What they are of, with the unit.
+    """
+    figure = Figure(figsize=(8.0, 1.0 + 0.3 * len(spreads)), layout="constrained")
+    axes = figure.subplots()
+    medians, low, high = np.array([[s["median"], s["q1"], s["q3"]] for s in spreads.values()]).T
+    axes.barh([*spreads], medians, xerr=[medians - low, high - medians])
+    axes.invert_yaxis()
+    axes.set(xlabel=quantity)
+    axes.grid(axis="x", alpha=0.3)
     save(figure, path)
 
 

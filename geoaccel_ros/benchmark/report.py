@@ -6,10 +6,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a title; a row maps a column's name to a string, a number or a spread."""
+    """Rows under a title; a row maps a column's name to a string, a number or a spread.
+
+    The note says what they were measured under, or why there are none.
+    """
 
     title: str
     rows: list[dict]
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,15 @@ def markdown(content: dict) -> str:
     for absent in content["left_out"]:
         parts.append(f"Left out: {absent['contender']}, {absent['reason']}")
     for table in content["tables"]:
-        parts += [f"## {table['title']}", _table(table["rows"])]
+        parts += [f"## {table['title']}", table["note"], _table(table["rows"])]
     for image in content["images"]:
         parts.append(f"![{Path(image).stem}]({image})")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _table(rows: list[dict]) -> str:
+    if not rows:
+        return ""
     # Contenders may tell different things: the columns are those of any of them.
     columns = {}
     for row in rows:
