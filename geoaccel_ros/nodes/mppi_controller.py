@@ -26,7 +26,7 @@ from geoaccel_ros.control.systems import diff_drive
 from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
 from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.preprocess import deskew
+from geoaccel_ros.registration.deskew import deskew
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
 from geoaccel_ros.ros.mount import FramesConfig, SensorMount

@@ -12,10 +12,11 @@ import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.deskew import deskew, move_along
 from geoaccel_ros.registration.local_map import LocalMap
 from geoaccel_ros.registration.motion import Motion
 from geoaccel_ros.registration.nearest import Tree, choose_tree
-from geoaccel_ros.registration.preprocess import deskew, move_along, voxel_filter
+from geoaccel_ros.registration.preprocess import voxel_filter
 from geoaccel_ros.registration.scan_matching import NormalEquations, linearise
 
 # The map's voxel, unless given, as a part of the first scan's root mean square range, and its

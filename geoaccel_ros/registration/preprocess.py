@@ -1,9 +1,122 @@
-"""What happens to a cloud before it is registered: finite and range mask, voxel filter, deskew."""
+"""What happens to a cloud before it is registered: finite and range mask, voxel grid, outliers."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
+from geoaccel_ros.registration.outliers import radius_filter, statistical_filter
 from geoaccel_ros.registration.voxels import EMPTY, home_slot, table_size, voxel_key
+
+
+@dataclass(frozen=True)
+class PreprocessConfig(Configuration):
+    """Parameters of :func:`preprocess`; by default all finite points are kept."""
+
+    min_range: float = parameter(
+        0.0,
+        "Points nearer to the frame's origin than this are dropped",
+        unit="m",
+        minimum=0.0,
+        maximum=100.0,
+    )
+    max_range: float = parameter(
+        0.0,
+        "Points farther than this are dropped; 0: none for that reason",
+        unit="m",
+        minimum=0.0,
+        maximum=100000.0,
+    )
+    voxel: float = parameter(
+        0.0,
+        "Edge of voxels that keep one point each; 0: all points are kept",
+        unit="m",
+        minimum=0.0,
+        maximum=100.0,
+    )
+    outliers: str = parameter(
+        "none",
+        "Points that are dropped: those whose mean distance to their nearest neighbours is unusual "
+        "(statistical), those with too few neighbours within a radius (radius)",
+        choices=("none", "statistical", "radius"),
+    )
+    outlier_neighbours: int = parameter(
+        10,
+        "How many the mean distance is over (statistical), how few are too few (radius)",
+        minimum=1,
+        maximum=1000,
+    )
+    outlier_ratio: float = parameter(
+        2.0,
+        "Standard deviations above the cloud's mean from which a mean distance is unusual",
+        minimum=0.0,
+        maximum=100.0,
+    )
+    outlier_radius: float = parameter(
+        1.0,
+        "How near neighbours must be to be counted (radius)",
+        unit="m",
+        minimum=0.0,
+        maximum=1000.0,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.max_range and self.min_range >= self.max_range:
+            raise ConfigurationError(
+                f"parameter 'min_range' is {self.min_range:g}, must be less than 'max_range' "
+                f"({self.max_range:g})"
+            )
+
+
+def preprocess(xyz: np.ndarray, config: PreprocessConfig, threads: int = 1) -> np.ndarray:
+    """Return the indices of the points to keep.
+
+    In this order: those that are finite and in range, of these the first one in each voxel, of
+    these all but the outliers.
+
+    Parameters
+    ----------
+    xyz : ndarray (N, 3), metres
+        In the sensor's frame, whose origin ranges are from.
+    config : PreprocessConfig
+    threads : int
+        Share the search for outliers.
+
+    Returns
+    -------
+    ndarray (M,) of int64, increasing
+    """
+    max_range = config.max_range or np.inf
+    if config.voxel:
+        kept = voxel_filter(xyz, config.voxel, config.min_range, max_range)
+    else:
+        kept = range_filter(xyz, config.min_range, max_range)
+    if config.outliers == "none":
+        return kept
+    points = np.asarray(xyz)[kept]
+    if config.outliers == "statistical":
+        near = statistical_filter(points, config.outlier_neighbours, config.outlier_ratio, threads)
+    else:
+        near = radius_filter(points, config.outlier_radius, config.outlier_neighbours, threads)
+    return kept[near]
+
+
+def range_filter(xyz: np.ndarray, min_range: float = 0.0, max_range: float = np.inf) -> np.ndarray:
+    """Return the indices of the points to keep: finite and in range.
+
+    Parameters
+    ----------
+    xyz : ndarray (N, 3), metres
+        Points with a NaN or an infinity are dropped, and so are those nearer to the frame's origin
+        than ``min_range`` (drivers write (0, 0, 0) for no return) or farther than ``max_range``.
+
+    Returns
+    -------
+    ndarray (M,) of int64, increasing
+    """
+    return _range_filter(_as_compiled(xyz), min_range**2, max_range**2)
 
 
 def voxel_filter(
@@ -14,8 +127,7 @@ def voxel_filter(
     Parameters
     ----------
     xyz : ndarray (N, 3), metres
-        Points with a NaN or an infinity are dropped, and so are those nearer to the frame's origin
-        than ``min_range`` (drivers write (0, 0, 0) for no return) or farther than ``max_range``.
+        Masked as by :func:`range_filter`.
     voxel : float
         Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
 
@@ -24,82 +136,30 @@ def voxel_filter(
     ndarray (M,) of int64, increasing
     """
     table = np.full(table_size(len(xyz)), EMPTY, np.int64)
+    return _voxel_filter(_as_compiled(xyz), 1.0 / voxel, min_range**2, max_range**2, table)
+
+
+def _as_compiled(xyz: np.ndarray) -> np.ndarray:
     # One type and layout: each other one would be compiled anew, in the middle of a run.
-    xyz = np.require(xyz, np.float64, ("C", "W"))
-    return _voxel_filter(xyz, 1.0 / voxel, min_range**2, max_range**2, table)
+    return np.require(xyz, np.float64, ("C", "W"))
 
 
-def deskew(xyz: np.ndarray, times: np.ndarray, twist: np.ndarray, instant: float) -> np.ndarray:
-    """Express points measured on the move in the moving frame as it is at one instant.
-
-    With constant ``twist`` the frame's pose at time t is ``T(instant) exp((t - instant) twist)``,
-    so each point is moved by ``exp((t - instant) twist)``.
-
-    Parameters
-    ----------
-    xyz : ndarray (N, 3), metres
-        Each point in the frame at its own time.
-    times : ndarray (N,), seconds
-    twist : ndarray (6,), m/s and rad/s
-        Velocity of the frame in the frame itself, [v w].
-    instant : float, seconds
-        On the clock of ``times``.
-
-    Returns
-    -------
-    ndarray (N, 3) of float64
-    """
-    moved = np.empty((len(xyz), 3))
-    move_along(
-        np.ascontiguousarray(xyz, np.float64),
-        np.ascontiguousarray(times, np.float64) - instant,
-        np.asarray(twist, np.float64),
-        np.eye(4),
-        moved,
-    )
-    return moved
+@njit(cache=True, inline="always")
+def _in_range(x, y, z, min_square, max_square):
+    square = x * x + y * y + z * z
+    # False for NaN; an infinite coordinate gives an infinite square.
+    return square >= min_square and square <= max_square and square < np.inf
 
 
 @njit(cache=True)
-def move_along(xyz, ages, twist, transform, moved):
-    """Write ``transform exp(age twist) p`` into ``moved`` for each point p at its age.
-
-    The exponential as in :func:`geoaccel_ros.registration.se3.exp`, point by point.
-    """
+def _range_filter(xyz, min_square, max_square):
+    kept = np.empty(len(xyz), np.int64)
+    count = 0
     for i in range(len(xyz)):
-        age = ages[i]
-        vx, vy, vz = age * twist[0], age * twist[1], age * twist[2]
-        wx, wy, wz = age * twist[3], age * twist[4], age * twist[5]
-        square = wx * wx + wy * wy + wz * wz
-        # sin(a)/a, (1 - cos(a))/a^2, (a - sin(a))/a^3
-        if square < 0.04:
-            # Series: the first terms left out are below 1e-11 up to 0.2 rad, and few sweeps turn
-            # as much.
-            sine = 1.0 - square / 6.0 * (1.0 - square / 20.0 * (1.0 - square / 42.0))
-            versine = 0.5 - square / 24.0 * (1.0 - square / 30.0 * (1.0 - square / 56.0))
-            cubic = 1.0 / 6.0 - square / 120.0 * (1.0 - square / 42.0)
-        else:
-            angle = np.sqrt(square)
-            sine = np.sin(angle) / angle
-            versine = (1.0 - np.cos(angle)) / square
-            cubic = (1.0 - sine) / square
-        x, y, z = xyz[i, 0], xyz[i, 1], xyz[i, 2]
-        # w x p, w x (w x p), and the same of v.
-        px, py, pz = wy * z - wz * y, wz * x - wx * z, wx * y - wy * x
-        cx, cy, cz = wy * vz - wz * vy, wz * vx - wx * vz, wx * vy - wy * vx
-        x += sine * px + versine * (wy * pz - wz * py) + vx + versine * cx
-        y += sine * py + versine * (wz * px - wx * pz) + vy + versine * cy
-        z += sine * pz + versine * (wx * py - wy * px) + vz + versine * cz
-        x += cubic * (wy * cz - wz * cy)
-        y += cubic * (wz * cx - wx * cz)
-        z += cubic * (wx * cy - wy * cx)
-        for axis in range(3):
-            moved[i, axis] = (
-                transform[axis, 0] * x
-                + transform[axis, 1] * y
-                + transform[axis, 2] * z
-                + transform[axis, 3]
-            )
+        if _in_range(xyz[i, 0], xyz[i, 1], xyz[i, 2], min_square, max_square):
+            kept[count] = i
+            count += 1
+    return kept[:count]
 
 
 @njit(cache=True)
@@ -109,9 +169,7 @@ def _voxel_filter(xyz, inverse_voxel, min_square, max_square, table):
     mask = len(table) - 1
     for i in range(len(xyz)):
         x, y, z = xyz[i, 0], xyz[i, 1], xyz[i, 2]
-        square = x * x + y * y + z * z
-        # False for NaN; an infinite coordinate gives an infinite square.
-        if not (square >= min_square and square <= max_square and square < np.inf):
+        if not _in_range(x, y, z, min_square, max_square):
             continue
         key = voxel_key(x * inverse_voxel, y * inverse_voxel, z * inverse_voxel)
         slot = home_slot(key, mask)

@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.preprocess import deskew, voxel_filter
+from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.registration.outliers import radius_filter, statistical_filter
+from geoaccel_ros.registration.preprocess import (
+    PreprocessConfig,
+    preprocess,
+    range_filter,
+    voxel_filter,
+)
 
 
 def _expected(xyz, voxel, min_range=0.0, max_range=np.inf):
@@ -40,8 +46,11 @@ def test_drops_what_is_out_of_range_or_not_finite():
         ]
     )
     assert voxel_filter(xyz, 0.25, 0.5, 20.0).tolist() == [4, 6]
+    assert range_filter(xyz, 0.5, 20.0).tolist() == [4, 6]
+    # Both bounds are in.
+    assert range_filter(xyz, 9.0, 50.0).tolist() == [5, 6]
     # Without bounds: still only finite ones.
-    assert voxel_filter(xyz, 0.25).tolist() == [0, 4, 5, 6]
+    assert voxel_filter(xyz, 0.25).tolist() == range_filter(xyz).tolist() == [0, 4, 5, 6]
 
 
 def test_half_zeros_and_duplicates_end():
@@ -57,32 +66,76 @@ def test_takes_views_read_only_arrays_and_none_at_all():
     assert voxel_filter(np.empty((0, 3)), 0.5).tolist() == []
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-7, 0.5, 4.0])
-def test_deskew_undoes_a_known_motion_exactly(rate):
-    rng = np.random.default_rng(1)
-    twist = np.array([3.0, -1.0, 0.5, 0.2 * rate, -0.1 * rate, rate])
-    T_world_start = se3.exp(np.array([5.0, -2.0, 1.0, 0.1, 0.2, 2.0]))
-    times = rng.uniform(0.0, 0.1, 500)
-    world = rng.uniform(-20, 20, (500, 3))
-    # What the sensor sees of each world point at its own time.
-    seen = np.empty_like(world)
-    for i, t in enumerate(times):
-        pose = se3.inverse(T_world_start @ se3.exp(twist * t))
-        seen[i] = pose[:3, :3] @ world[i] + pose[:3, 3]
-    instant = 0.1
-    at_end = se3.inverse(T_world_start @ se3.exp(twist * instant))
-    expected = world @ at_end[:3, :3].T + at_end[:3, 3]
-    np.testing.assert_allclose(deskew(seen, times, twist, instant), expected, atol=1e-9)
+@pytest.fixture
+def cloud():
+    """Points about the origin, copies near a corner, strays, zeros and what is not finite."""
+    rng = np.random.default_rng(3)
+    xyz = rng.normal(0.0, 3.0, (2000, 3))
+    xyz[::50] = rng.uniform(-30, 30, (40, 3))
+    xyz[100:200] = xyz[99]
+    xyz[300:400] = 0.0
+    xyz[[7, 8]] = [[np.nan, 0, 0], [0, np.inf, 0]]
+    return xyz
 
 
-def test_deskew_over_a_large_turn():
-    twist = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 8.0])
-    points, times = np.array([[1.0, 2.0, 3.0]] * 3), np.array([-1.0, 0.0, 0.7])
-    expected = [(se3.exp(twist * t) @ [1, 2, 3, 1])[:3] for t in times]
-    np.testing.assert_allclose(deskew(points, times, twist, 0.0), expected, atol=1e-12)
+def test_by_default_only_what_is_not_finite_goes(cloud):
+    kept = preprocess(cloud, PreprocessConfig())
+    assert kept.dtype == np.int64
+    np.testing.assert_array_equal(kept, np.delete(np.arange(2000), [7, 8]))
 
 
-def test_deskew_without_motion_changes_nothing():
-    points = np.random.default_rng(2).normal(size=(10, 3)).astype(np.float32)
-    moved = deskew(points, np.linspace(0, 0.1, 10), np.zeros(6), 0.1)
-    np.testing.assert_array_equal(moved, points.astype(float))
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("outliers", ["none", "statistical", "radius"])
+@pytest.mark.parametrize("voxel", [0.0, 0.5])
+@pytest.mark.parametrize("ranges", [(0.0, 0.0), (0.5, 20.0)])
+def test_range_then_voxels_then_outliers(cloud, ranges, voxel, outliers, threads):
+    config = PreprocessConfig(
+        min_range=ranges[0],
+        max_range=ranges[1],
+        voxel=voxel,
+        outliers=outliers,
+        outlier_neighbours=4,
+        outlier_ratio=1.5,
+        outlier_radius=1.2,
+    )
+    far = ranges[1] or np.inf
+    expected = np.flatnonzero(np.isfinite(cloud).all(axis=1))
+    square = np.sum(cloud[expected] ** 2, axis=1)
+    expected = expected[(square >= ranges[0] ** 2) & (square <= far**2)]
+    if voxel:
+        expected = expected[_expected(cloud[expected], voxel)]
+    if outliers == "statistical":
+        expected = expected[statistical_filter(cloud[expected], 4, 1.5)]
+    if outliers == "radius":
+        expected = expected[radius_filter(cloud[expected], 1.2, 4)]
+    kept = preprocess(cloud, config, threads)
+    assert kept.dtype == np.int64
+    np.testing.assert_array_equal(kept, expected)
+    assert 200 < len(kept) < 2000
+
+
+def test_preprocess_takes_lists_views_and_none_at_all(cloud):
+    config = PreprocessConfig(voxel=0.5, outliers="radius")
+    wide = np.zeros((4000, 5))
+    wide[::2, 1:4] = cloud
+    view = wide[::2, 1:4]
+    view.flags.writeable = False
+    expected = preprocess(cloud, config).tolist()
+    assert preprocess(view, config).tolist() == preprocess(cloud.tolist(), config).tolist()
+    assert preprocess(view, config).tolist() == expected
+    for outliers in ("none", "statistical", "radius"):
+        assert preprocess(np.empty((0, 3)), PreprocessConfig(outliers=outliers)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "values, remedy",
+    [
+        ({"outliers": "both"}, "'outliers' is 'both', must be one of none, statistical, radius"),
+        ({"outlier_neighbours": 0}, "'outlier_neighbours' is 0, must be 1 to 1000"),
+        ({"voxel": -0.1}, r"'voxel' is -0.1, must be 0 to 100 \(in m\)"),
+        ({"min_range": 5.0, "max_range": 5.0}, r"'min_range' is 5, must be less than .* \(5\)"),
+    ],
+)
+def test_what_no_parameter_may_be(values, remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
+        PreprocessConfig(**values)

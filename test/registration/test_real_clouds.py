@@ -10,9 +10,9 @@ import pytest
 
 from geoaccel_ros.backend import cuda_problem
 from geoaccel_ros.registration import RegistrationWarning, register, se3
+from geoaccel_ros.registration.deskew import deskew
 from geoaccel_ros.registration.metrics import path_length, relative_pose_error
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
-from geoaccel_ros.registration.preprocess import deskew
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.preprocess import move_along
+from geoaccel_ros.registration.deskew import move_along
 from geoaccel_ros.registration.scan_matching import linearise
 
 
