@@ -223,5 +223,6 @@ class CudaTree:
         return cupy.asarray(local)
 
     def _indices(self, matches: cupy.ndarray) -> np.ndarray:
-        indices = cupy.where(matches < 0, np.int32(-1), self.order[cupy.maximum(matches, 0)])
-        return indices.get().astype(np.int64)
+        if len(self):
+            matches = cupy.where(matches < 0, np.int32(-1), self.order[cupy.maximum(matches, 0)])
+        return matches.get().astype(np.int64)
