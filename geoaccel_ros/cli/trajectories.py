@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.registration import se3
 
 
 def read_numbers(path: Path, columns: int | None = None) -> np.ndarray:
@@ -41,25 +42,31 @@ def read_kitti_poses(path: Path) -> np.ndarray:
 def read_transform(path: Path) -> np.ndarray:
     """Return a transform (4, 4) from 16 or 12 numbers, row-major, on any number of lines.
 
+    White space or commas separate them. A rotation written with few digits is made one again.
+
     Raises
     ------
     UserError
         If the file holds something else, or its upper left part is no rotation (to 1e-3).
     """
     try:
-        values = np.array(path.read_text().split(), dtype=np.float64)
+        values = np.array(path.read_text().replace(",", " ").split(), dtype=np.float64)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {getattr(error, 'strerror', error)}") from None
     except ValueError:
         raise UserError(f"'{path}': a transform is 16 numbers, row by row") from None
     if values.size not in (12, 16):
         raise UserError(f"'{path}': {values.size} numbers, a transform is 16, row by row")
+    if not np.isfinite(values).all():
+        raise UserError(f"'{path}': holds a number that is not finite")
     transform = np.eye(4)
-    transform[:3] = values[:12].reshape(3, 4)
+    transform.flat[: values.size] = values
+    if np.any(transform[3] != [0, 0, 0, 1]):
+        raise UserError(f"'{path}': its last row is not 0 0 0 1; the 16 numbers go row by row")
     rotation = transform[:3, :3]
-    # Written with few digits it is still a rotation; nearly all else is not.
     if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
         raise UserError(f"'{path}': its upper left 3 x 3 part is no rotation")
+    transform[:3, :3] = se3.orthonormal(rotation)
     return transform
 
 

@@ -1,43 +1,15 @@
-"""geoaccel odometry and geoaccel register, called as the command calls them."""
+"""geoaccel odometry, called as the command calls it."""
 
 import json
 
 import numpy as np
 import pytest
+from scanned_room import complaint_of, pose, result_of, seen
 
 from geoaccel_ros.cli.main import main
-from geoaccel_ros.pointcloud.files import from_xyz, write_points
-from geoaccel_ros.registration import se3
+from geoaccel_ros.pointcloud.files import write_points
 
 FRAMES = 12
-
-
-def room(seed):
-    """Points on the floor and walls of a room with a cupboard, metres."""
-    rng = np.random.default_rng(seed)
-    a, b = rng.uniform(-6, 6, (2, 4, 1500))
-    up = (b + 6) / 4 - 1
-    box = rng.uniform([2, 2, -1], [3.5, 3, 1], (1500, 3))
-    box[:, 1] = 2.0
-    return np.vstack(
-        [
-            np.column_stack([a[0], b[0], np.full(1500, -1.0)]),
-            np.column_stack([a[1], np.full(1500, 6.0), up[1]]),
-            np.column_stack([a[2], np.full(1500, -6.0), up[2]]),
-            np.column_stack([np.full(1500, 6.0), a[3], up[3]]),
-            box,
-        ]
-    )
-
-
-def pose(k):
-    return se3.exp(np.array([0.1 * k, 0.0, 0.0, 0.0, 0.0, 0.03 * k]))
-
-
-def seen(k):
-    T_base_world = se3.inverse(pose(k))
-    points = room(k) @ T_base_world[:3, :3].T + T_base_world[:3, 3]
-    return from_xyz(points.astype(np.float32), np.zeros(len(points)))
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +21,6 @@ def kitti(tmp_path_factory):
     np.savetxt(folder / "times.txt", 0.1 * np.arange(FRAMES), fmt="%.6f")
     np.savetxt(folder / "poses.txt", [pose(k)[:3].ravel() for k in range(FRAMES)])
     return folder
-
-
-def result_of(capsys, *arguments):
-    assert main([*map(str, arguments), "--json", "-"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def complaint_of(capsys, *arguments):
-    assert main([*map(str, arguments)]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1 and "Traceback" not in captured.err
-    return captured.err
 
 
 def test_kitti_folder(kitti, tmp_path, capsys):
@@ -155,47 +115,3 @@ def test_bad_folders(kitti, tmp_path, capsys):
     assert "1 poses for 12 scans" in complaint_of(
         capsys, "odometry", kitti, "--truth", tmp_path / "t.txt"
     )
-
-
-def test_register(kitti, tmp_path, capsys):
-    scans = [kitti / "velodyne" / f"00000{k}.bin" for k in (0, 2)]
-    np.savetxt(tmp_path / "truth.txt", pose(2))
-    np.savetxt(tmp_path / "init.txt", pose(1))
-    result = result_of(
-        capsys,
-        "register",
-        *scans,
-        "--truth",
-        tmp_path / "truth.txt",
-        "--init",
-        tmp_path / "init.txt",
-    )
-    assert result["converged"] and result["error_m"] < 0.02 and result["error_deg"] < 0.2
-    found = np.reshape(result["T_target_source"], (4, 4))
-    np.testing.assert_allclose(found, pose(2), atol=0.02)
-    assert result["timings_ms"]["total"] > 0.0 and result["overlap"] > 0.9
-    assert main(["register", *map(str, scans), "--method", "point_to_point", "--voxel", "0.3"]) == 0
-    assert "converged         True" in capsys.readouterr().out
-
-
-def test_register_says_when_it_fails(tmp_path, capsys):
-    write_points(tmp_path / "a.npy", seen(0))
-    write_points(tmp_path / "b.npy", from_xyz(room(1) + 100.0))
-    result = result_of(capsys, "register", tmp_path / "a.npy", tmp_path / "b.npy")
-    assert result["converged"] is False and "no overlap" in result["reason"]
-    assert result["rmse_m"] is None
-
-
-def test_bad_transforms_and_clouds(kitti, tmp_path, capsys):
-    scan = kitti / "velodyne" / "000000.bin"
-    for text, reason in (
-        ("1 2 3", "3 numbers, a transform is 16"),
-        ("one", "a transform is 16 numbers"),
-        ("2 0 0 0 0 1 0 0 0 0 1 0 0 0 0 1", "no rotation"),
-    ):
-        (tmp_path / "t.txt").write_text(text)
-        assert reason in complaint_of(capsys, "register", scan, scan, "--init", tmp_path / "t.txt")
-    assert "No such file" in complaint_of(capsys, "register", scan, tmp_path / "absent.pcd")
-    with pytest.raises(SystemExit) as raised:
-        main(["register", str(scan), str(scan), "--max-dist", "-1"])
-    assert raised.value.code == 2
