@@ -4,8 +4,6 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 
-import numpy as np
-
 
 class Threads:
     """Splits loops among ``count`` threads, the calling one among them.
@@ -26,9 +24,8 @@ class Threads:
         All but the last part are whole multiples of ``block`` long.
         """
         blocks = -(-length // block)
-        ends = np.linspace(0, blocks, self.count + 1).astype(int) * block
-        ends[-1] = length
-        parts = [(int(a), int(b)) for a, b in itertools.pairwise(ends) if b > a]
+        ends = [min(blocks * k // self.count * block, length) for k in range(self.count + 1)]
+        parts = [part for part in itertools.pairwise(ends) if part[0] < part[1]]
         self.run([(function, *part, *arguments) for part in parts])
 
     def run(self, calls: list[tuple]) -> None:

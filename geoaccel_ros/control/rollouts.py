@@ -1,9 +1,7 @@
 """Rollouts of a system, written once in Python; compiled for the CPU here, for CUDA beside it."""
 
 import functools
-import itertools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
@@ -12,6 +10,7 @@ import numpy as np
 from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
 from geoaccel_ros.control.systems import System
+from geoaccel_ros.threads import Threads
 
 # Cost of each second that a rollout does not live because it crashed. It only keeps the costs of
 # crashed rollouts apart from those of free ones, which alone get weight.
@@ -101,12 +100,13 @@ class CpuRollouts:
 
     def __init__(self, system: System, threads: int):
         self._kernel, self._trace = _compile(system)
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1, "rollouts") if threads > 1 else None
+        self._threads = Threads(threads)
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
         """Write the costs (K,) float32 and whether each rollout crashed (K,) bool."""
-        arguments = (
+        self._threads.split(
+            self._kernel,
+            len(costs),
             problem.plan,
             problem.noise,
             problem.field.distances,
@@ -115,14 +115,6 @@ class CpuRollouts:
             costs,
             crashed,
         )
-        ends = np.linspace(0, len(costs), self._threads + 1).astype(int)
-        others = [
-            self._pool.submit(self._kernel, first, last, *arguments)
-            for first, last in itertools.pairwise(ends[1:])
-        ]
-        self._kernel(0, ends[1], *arguments)
-        for other in others:
-            other.result()
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
         """Return the states (T+1, X) float32 that one sample passes through, crash or not."""
