@@ -176,6 +176,8 @@ def align(
                 stop = Stop.RESIDUAL
             elif iterations == settings.max_iterations:
                 stop = Stop.ITERATIONS
+            if stop and _is_degenerate(settings.method, pose, sums):
+                stop = Stop.DEGENERATE
         if stop:
             return Alignment(
                 pose,
@@ -215,9 +217,14 @@ def _unsolvable(method: str, pose: np.ndarray, sums: np.ndarray) -> Stop | None:
         return Stop.NO_OVERLAP
     if not np.isfinite(sums).all():
         return Stop.NOT_FINITE
-    if len(unobserved(hessian_of(method, pose, sums), sums)):
+    # Where surfaces leave a direction open the others still move; points on a line leave nothing.
+    if method == "point_to_point" and _is_degenerate(method, pose, sums):
         return Stop.DEGENERATE
     return None
+
+
+def _is_degenerate(method: str, pose: np.ndarray, sums: np.ndarray) -> bool:
+    return len(unobserved(hessian_of(method, pose, sums), sums)) > 0
 
 
 class _Summation:

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,9 +44,9 @@ class RegistrationConfig(Configuration):
     voxel: tuple[float, ...] = parameter(
         (),
         "Edges of the voxels whose means stand for the points of both clouds, a registration each, "
-        "coarse to fine; empty: all points",
+        "coarse to fine; 0 or none: all points",
         unit="m",
-        minimum=1e-4,
+        minimum=0.0,
         maximum=1e4,
     )
     max_distance: float = parameter(
@@ -219,7 +219,7 @@ class Target:
 
     @property
     def _voxels(self) -> tuple[float | None, ...]:
-        return self.config.voxel or (None,)
+        return tuple(voxel or None for voxel in self.config.voxel) or (None,)
 
     def _begin(self, source: np.ndarray, initial: np.ndarray | None) -> Callable[[], Registration]:
         """Start a registration; return what waits for its end."""
@@ -238,7 +238,10 @@ class Target:
         wait = self._start(0, sources[0], T_target_source)
 
         def finish() -> Registration:
-            iterations = 0
+            iterations, near_before = 0, None
+            if len(sources) > 1:
+                # The coarse levels move the cloud: how it lay before them is asked of the finest.
+                near_before = self._start(-1, sources[-1], T_target_source, 0)().near_before
             pose = T_target_source
             for level, local in enumerate(sources):
                 found = wait() if level == 0 else self._start(level, local, pose)()
@@ -246,15 +249,25 @@ class Target:
                 iterations += found.iterations
             timings["iterations"] = _since(begun)
             timings["total"] = sum(timings.values())
+            if near_before is not None:
+                found = replace(found, near_before=near_before)
             return self._result(found, pose, iterations, len(local), local.origin, timings)
 
         return finish
 
-    def _start(self, level: int, source, T_target_source: np.ndarray) -> Callable[[], Alignment]:
-        target = self._levels[level]
+    def _start(
+        self,
+        level: int,
+        source,
+        T_target_source: np.ndarray,
+        max_iterations: int | None = None,
+    ) -> Callable[[], Alignment]:
+        target, settings = self._levels[level], self._settings(level)
+        if max_iterations is not None:
+            settings = replace(settings, max_iterations=max_iterations)
         pose = T_target_source.copy()
         pose[:3, 3] += pose[:3, :3] @ source.origin - target.origin
-        return self._engine.start(target, source, pose, self._settings(level))
+        return self._engine.start(target, source, pose, settings)
 
     def _settings(self, level: int) -> Settings:
         config, voxel, radius = self.config, self._voxels[level], self._levels[level].radius
@@ -371,7 +384,7 @@ def _failed(
     return Registration(
         T_target_source, False, reason, 0, np.nan, 0, 0.0, 0.0, 0.0, np.zeros((6, 6)), nothing,
         np.empty(0), np.empty((0, 4, 4)), np.nan, np.nan, backend,
-        {**timings, "total": sum(timings.values())},
+        {**timings, "upload": 0.0, "tree": 0.0, "iterations": 0.0, "total": sum(timings.values())},
     )  # fmt: skip
 
 

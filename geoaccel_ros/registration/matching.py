@@ -9,7 +9,7 @@ and Godin, 3DIM 2001). The matches are exact at every iteration.
 import numpy as np
 from numba import njit
 
-from geoaccel_ros.registration.kdtree.search import height, next_leaf
+from geoaccel_ros.registration.kdtree.search import PATIENCE, descend, height, narrow
 from geoaccel_ros.registration.kdtree.tree import KdTree
 from geoaccel_ros.threads import Threads
 
@@ -138,11 +138,15 @@ def _search(qx, qy, qz, nodes, known, known_square, radius, margin, stack, offse
     leaves = 0
     while top > 0:
         top -= 1
-        fx, fy, fz = offsets[top, 0], offsets[top, 1], offsets[top, 2]
+        node, fx, fy, fz = stack[top], offsets[top, 0], offsets[top, 1], offsets[top, 2]
+        if leaves >= PATIENCE:
+            node, fx, fy, fz, top = narrow(
+                nodes, node, fx, fy, fz, qx, qy, qz, limit, stack, offsets, top
+            )
         if fx * fx + fy * fy + fz * fz >= limit:
             continue
-        start, end, identical, top = next_leaf(
-            leaves, nodes, stack[top], fx, fy, fz, qx, qy, qz, limit, stack, offsets, top
+        start, end, identical, top = descend(
+            nodes, node, fx, fy, fz, qx, qy, qz, limit, stack, offsets, top
         )
         leaves += 1
         if identical:

@@ -97,8 +97,12 @@ def _point_to_point(row: np.ndarray) -> Fit:
 
 
 def _gauss_newton(pose: np.ndarray, row: np.ndarray) -> Fit:
+    """A step in the directions that are observed; none in the others (Zhang et al., ICRA 2016)."""
     hessian, gradient = row[_SURFACE_HESSIAN], row[GRADIENT : GRADIENT + 6]
-    step = -np.linalg.solve(hessian, gradient)
+    scale, values, vectors = _spectrum(hessian, row)
+    observed = (values >= _DEGENERATE * values[-1]) & (values > 0.0)
+    axes = vectors[:, observed]
+    step = -scale * (axes @ (axes.T @ (scale * gradient) / values[observed]))
     error = row[ERROR] + 2.0 * gradient @ step + step @ hessian @ step
     return Fit(se3.perturbed(pose, step), max(0.0, float(error / row[WEIGHTS])))
 
@@ -128,10 +132,13 @@ def unobserved(hessian: np.ndarray, row: np.ndarray) -> np.ndarray:
     Unit vectors of a step as in :func:`hessian_of`, rotations counted in radii of the cloud, so
     that neither the unit of length nor the size of the cloud decides.
     """
-    radius = np.sqrt(row[LEVERS] / row[COUNT]) if row[COUNT] else 0.0
-    if radius == 0.0:
-        return np.eye(6)[3:]
-    scale = np.repeat([1.0, 1.0 / radius], 3)
-    values, vectors = np.linalg.eigh(hessian * np.outer(scale, scale))
+    scale, values, vectors = _spectrum(hessian, row)
     directions = (vectors[:, values < _DEGENERATE * values[-1]] * scale[:, None]).T
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
+
+
+def _spectrum(hessian: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scale (6,) applied first, the eigenvalues, ascending, and the eigenvectors."""
+    square = row[LEVERS] / row[COUNT]
+    scale = np.repeat([1.0, 1.0 / np.sqrt(square) if square > 0.0 else 1.0], 3)
+    return scale, *np.linalg.eigh(hessian * np.outer(scale, scale))

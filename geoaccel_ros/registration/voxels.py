@@ -23,7 +23,19 @@ def voxel_means(xyz: np.ndarray, voxel: float) -> np.ndarray:
         Finite.
     voxel : float
         Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
+
+    Raises
+    ------
+    ValueError
+        If the cloud is more than two million voxels wide: their keys would repeat.
     """
+    for axis in xyz.T:
+        width = float(np.ptp(axis)) if len(axis) else 0.0
+        if width >= 2 * _HALF_SPAN * voxel:
+            raise ValueError(
+                f"voxels of {voxel:g} m in a cloud {width:g} m wide: more than two million, take "
+                f"{width / _HALF_SPAN:.2g} m or more"
+            )
     size = table_size(len(xyz))
     table, places = np.full(size, EMPTY, np.int64), np.empty(size, np.int64)
     # One type and layout: each other one would be compiled anew.

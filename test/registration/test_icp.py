@@ -433,11 +433,37 @@ def test_zeros_and_duplicates_do_not_hold_the_cloud_fast():
     assert_pose(doubled.T_target_source, T_TRUE, 1e-3, 1e-3)
 
 
+def test_voxel_levels_tell_the_overlap_of_the_first_guess():
+    target, source = room(20_000), moved_back(room(20_000, seed=1))
+    options = {"max_distance": 2.0, "overlap_distance": 0.1}
+    fine = register(target, source, **options)
+    levels = register(target, source, voxel=[1.0, 0.0], **options)
+    assert levels.overlap_before == fine.overlap_before < 0.5 < levels.overlap
+    assert levels.inliers == pytest.approx(fine.inliers, rel=0.01)
+    assert levels.iterations > len(levels.trace) - 1
+    assert_pose(levels.T_target_source, fine.T_target_source, 1e-3, 1e-3)
+
+
+def test_directions_left_open_are_held_and_the_others_solved():
+    rng = np.random.default_rng(9)
+    plane = np.column_stack([rng.uniform(-5, 5, (4000, 2)), np.zeros(4000)])
+    tilt = se3.exp(np.array([0.0, 0.0, 0.1, 0.02, -0.03, 0.0]))
+    result = register(plane, se3.apply(tilt, plane), max_distance=1.0)
+    assert not result.converged and "degenerate" in result.reason
+    assert result.degenerate.shape == (3, 6)
+    # Height and tilt are found, nothing slides or turns in the plane.
+    assert result.rmse < 1e-4
+    found = se3.log(result.T_target_source @ tilt)
+    np.testing.assert_allclose(found, 0.0, atol=0.01)
+
+
 def test_parameters_are_checked():
     with pytest.raises(ConfigurationError, match="unknown parameter 'max_dist'.*'max_distance'"):
         register(room(), room(), max_dist=1.0)
-    with pytest.raises(ConfigurationError, match="'voxel' is 0.0"):
-        register(room(), room(), voxel=0.0)
+    with pytest.raises(ConfigurationError, match="'voxel' is -1.0"):
+        register(room(), room(), voxel=-1.0)
+    with pytest.raises(ValueError, match="voxels of 1e-06 m in a cloud .* take .* or more"):
+        register(room(), room(), voxel=1e-6)
     with pytest.raises(ConfigurationError, match="'kernel' is 'tukey'"):
         register(room(), room(), kernel="tukey")
     for wrong in (np.eye(3), np.diag([1.0, 1.0, -1.0, 1.0]), np.full((4, 4), np.nan)):

@@ -67,7 +67,7 @@ __device__ inline void wait_for_all(State* state, unsigned& epoch)
         while (*static_cast<volatile unsigned*>(&state->arrived) < epoch * gridDim.x) {
         }
         __threadfence();
-}
+    }
     __syncthreads();
 }
 
@@ -77,15 +77,15 @@ struct Pose {
     __device__ double x(double a, double b, double c) const
 {
         return m[0] * a + m[1] * b + m[2] * c + m[3];
-}
+    }
     __device__ double y(double a, double b, double c) const
 {
         return m[4] * a + m[5] * b + m[6] * c + m[7];
-}
+    }
     __device__ double z(double a, double b, double c) const
 {
         return m[8] * a + m[9] * b + m[10] * c + m[11];
-}
+    }
 };
 
 // Not through the read-only cache: the solving thread writes it during the launch.
@@ -95,7 +95,7 @@ __device__ inline Pose load(const double* source)
 #pragma unroll
     for (int i = 0; i < 12; ++i) {
         pose.m[i] = __ldcg(source + i);
-}
+    }
     return pose;
 }
 
@@ -124,14 +124,14 @@ __device__ inline bool update_match(
     if (known >= 0) {
         nearest = square_norm(tree.x[known] - qx, tree.y[known] - qy, tree.z[known] - qz);
         distance = sqrtf(nearest);
-}
+    }
     if (distance <= radius && distance + moved < clear[i] * kSlack) {
         return nearest <= settings.overlap_square;
-}
+    }
     float margin = kLeastMargin * settings.spacing;
     if (moved < kFarthest * settings.spacing) {
         margin = fmaxf(margin, kMargin * moved);
-}
+    }
     const auto widened = [margin](float square) {
         const float reach = sqrtf(square) + margin;
         return reach * reach;
@@ -143,7 +143,7 @@ __device__ inline bool update_match(
         limit = fminf(limit, widened(nearest));
     } else {
         nearest = infinity();
-}
+    }
     traverse(tree, qx, qy, qz, limit, [&](int start, int end, bool identical) {
         const int last = identical ? start + 1 : end;
         scan(tree, start, last, qx, qy, qz, [&](float square, int k) {
@@ -181,7 +181,7 @@ __device__ inline double weight_of(const Settings& settings, double square)
         }
         default:
             return 1.0;
-}
+    }
 }
 
 // residuals.py's _metric: symmetric, xx xy xz yy yz zz.
@@ -202,7 +202,7 @@ __device__ inline void surface_metric(
         metric[0] = nx * nx, metric[1] = nx * ny, metric[2] = nx * nz;
         metric[3] = ny * ny, metric[4] = ny * nz, metric[5] = nz * nz;
         return;
-}
+    }
     const double a = source_normals[i];
     const double b = source_normals[source_count + i];
     const double c = source_normals[2 * source_count + i];
@@ -268,7 +268,7 @@ __device__ inline void add_match(
         if (square > limit) {
             return;
         }
-}
+    }
     const double x = pose.x(a, b, c), y = pose.y(a, b, c), z = pose.z(a, b, c);
     const double ex = x - u, ey = y - v, ez = z - w;
     double square = ex * ex + ey * ey + ez * ez;
@@ -277,7 +277,7 @@ __device__ inline void add_match(
             pose, clouds.source_normals, i, stride, clouds.target_normals, match,
             clouds.tree.count, metric);
         square = squared(metric, ex, ey, ez);
-}
+    }
     const double h = weight_of(settings, square);
     sums[kCount] += 1.0;
     sums[kWeights] += h;
@@ -303,7 +303,7 @@ __device__ inline void add_match(
         }
         sums[kSquareM] += h * (u * u + v * v + w * w);
         return;
-}
+    }
     const double lx = x - pose.m[3], ly = y - pose.m[7], lz = z - pose.m[11];
     // Rows of (I, -[l]x).
     const double jacobian[3][6] = {
@@ -317,7 +317,7 @@ __device__ inline void add_match(
         weighted[0][n] = metric[0] * jx + metric[1] * jy + metric[2] * jz;
         weighted[1][n] = metric[1] * jx + metric[3] * jy + metric[4] * jz;
         weighted[2][n] = metric[2] * jx + metric[4] * jy + metric[5] * jz;
-}
+    }
     int place = kHessian;
 #pragma unroll
     for (int m = 0; m < 6; ++m) {
@@ -327,7 +327,7 @@ __device__ inline void add_match(
             sums[place++] += jacobian[0][m] * weighted[0][n] + jacobian[1][m] * weighted[1][n] +
                              jacobian[2][m] * weighted[2][n];
         }
-}
+    }
 }
 
 // Add up the threads' sums over a block, in a fixed order, into its row.
@@ -344,7 +344,7 @@ __device__ inline void sum_block(double (&sums)[kLength], double* row)
         if (lane == 0) {
             shared[warp][k] = sum;
         }
-}
+    }
     __syncthreads();
     if (threadIdx.x < kLength) {
         double sum = 0.0;
@@ -352,7 +352,7 @@ __device__ inline void sum_block(double (&sums)[kLength], double* row)
             sum += shared[w][threadIdx.x];
         }
         __stcg(row + threadIdx.x, sum);
-}
+    }
     __syncthreads();
 }
 
@@ -364,7 +364,7 @@ __device__ inline void sum_rows(const double* rows, double* sums)
     double sum = 0.0;
     for (int row = warp; row < gridDim.x; row += kWarps) {
         sum += __ldcg(rows + row * kLength + lane);
-}
+    }
     shared[warp][lane] = sum;
     __syncthreads();
     if (warp == 0) {
@@ -373,8 +373,34 @@ __device__ inline void sum_rows(const double* rows, double* sums)
             sum += shared[w][lane];
         }
         sums[lane] = sum;
-}
+    }
     __syncthreads();
+}
+
+// The Hessian with rotations counted in radii of the cloud; returns the radius, 1 for none.
+__device__ inline double scaled_hessian(
+    const double* pose, const double* sums, double (&hessian)[6][6])
+{
+    const double square = sums[kLevers] / sums[kCount];
+    const double radius = square > 0.0 ? sqrt(square) : 1.0;
+    if (kMethod == kPointToPoint) {
+        point_hessian(pose, sums[kWeights], sums + kSumP, sums + kSecond, hessian);
+    } else {
+        unpack_upper(sums + kHessian, hessian);
+    }
+    for (int m = 0; m < 6; ++m) {
+        for (int n = 0; n < 6; ++n) {
+            hessian[m][n] /= (m < 3 ? 1.0 : radius) * (n < 3 ? 1.0 : radius);
+        }
+    }
+    return radius;
+}
+
+__device__ __noinline__ bool is_degenerate(const double* pose, const double* sums)
+{
+    double hessian[6][6];
+    scaled_hessian(pose, sums, hessian);
+    return has_small_eigenvalue(hessian, kDegenerateShare);
 }
 
 // alignment.py's _unsolvable; 0 where the sums can be solved.
@@ -382,28 +408,13 @@ __device__ __noinline__ int unsolvable(const double* pose, const double* sums)
 {
     if (sums[kCount] < (kMethod == kPointToPoint ? 3.0 : 6.0)) {
         return kNoOverlap;
-}
+    }
     for (int k = 0; k < kLength; ++k) {
         if (!isfinite(sums[k])) {
             return kNotFinite;
         }
-}
-    const double radius = sqrt(sums[kLevers] / sums[kCount]);
-    if (radius == 0.0) {
-        return kDegenerate;
-}
-    double hessian[6][6];
-    if (kMethod == kPointToPoint) {
-        point_hessian(pose, sums[kWeights], sums + kSumP, sums + kSecond, hessian);
-    } else {
-        unpack_upper(sums + kHessian, hessian);
-}
-    for (int m = 0; m < 6; ++m) {
-        for (int n = 0; n < 6; ++n) {
-            hessian[m][n] *= (m < 3 ? 1.0 : 1.0 / radius) * (n < 3 ? 1.0 : 1.0 / radius);
-        }
-}
-    return has_small_eigenvalue(hessian, kDegenerateShare) ? kDegenerate : 0;
+    }
+    return kMethod == kPointToPoint && is_degenerate(pose, sums) ? kDegenerate : 0;
 }
 
 // solve.py's fit: writes the pose, returns the weighted mean square of the residuals there.
@@ -413,16 +424,19 @@ __device__ __noinline__ double fit(const double* pose, const double* sums, doubl
         return rigid_fit(
             sums[kWeights], sums + kSumP, sums + kSumM, sums + kCross, sums + kSecond,
             sums[kSquareM], fitted);
-}
-    double hessian[6][6], step[6];
-    unpack_upper(sums + kHessian, hessian);
-    solve_cholesky(hessian, sums + kGradient, step);
+    }
+    double hessian[6][6], gradient[6], step[6];
+    const double radius = scaled_hessian(pose, sums, hessian);
+    for (int m = 0; m < 6; ++m) {
+        gradient[m] = sums[kGradient + m] / (m < 3 ? 1.0 : radius);
+    }
+    solve_observed(hessian, kDegenerateShare, gradient, step);
     double change = 0.0;
     for (int m = 0; m < 6; ++m) {
-        // H x = g: with x = -step, 2 g'step + step'H step = -g'x.
-        change -= sums[kGradient + m] * step[m];
-        step[m] = -step[m];
-}
+        // H x = g in what is observed: with x = -step, 2 g'step + step'H step = -g'x.
+        change -= gradient[m] * step[m];
+        step[m] /= m < 3 ? -1.0 : -radius;
+    }
     perturb(pose, step, fitted);
     return fmax(0.0, (sums[kError] + change) / sums[kWeights]);
 }
@@ -539,6 +553,9 @@ __device__ inline void iterate(
                        : calm == 2                            ? kResidual
                        : iteration == settings.max_iterations ? kIterations
                                                               : 0;
+                if (stop && is_degenerate(state->pose, totals)) {
+                    stop = kDegenerate;
+                }
             }
             if (stop) {
                 for (int k = 0; k < kLength; ++k) {
@@ -560,7 +577,7 @@ __device__ inline void iterate(
         if (*static_cast<volatile int*>(&state->stop)) {
             return;
         }
-}
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS_PER_MULTIPROCESSOR) align(
@@ -569,6 +586,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS_PER_MULTIPROCESSOR
     int source_count,
     const float* __restrict__ split,
     const signed char* __restrict__ axis,
+    const float* __restrict__ boxes,
     const int* __restrict__ starts,
     const float* __restrict__ points,
     int count,
@@ -592,7 +610,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS_PER_MULTIPROCESSOR
     double* trace,
     int* near)
 {
-    const Tree tree = {split, axis, starts, points, points + count, points + 2 * count,
+    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
                        count, inner};
     const Clouds clouds = {source, source_normals, source_count, tree, target_normals};
     const Settings settings = {max_distance, overlap_distance * overlap_distance,

@@ -87,7 +87,12 @@ __device__ inline int choose_axis(const float (&low)[3], const float (&high)[3],
             extent = high[axis] - low[axis];
         }
     }
-    return !(extent > 0.0f) ? kIdentical : cyclic ? depth % 3 : widest;
+    if (!(extent > 0.0f)) {
+        return kIdentical;
+    }
+    // A split across an axis on which nothing spreads would part nothing.
+    const int turn = depth % 3;
+    return cyclic && high[turn] > low[turn] ? turn : widest;
 }
 
 // What the blocks of a team share in global memory, zeroed before the launch.
@@ -128,7 +133,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) split_level(
     float* __restrict__ points_out,
     int* __restrict__ order_out,
     float* __restrict__ split,
-    signed char* __restrict__ axis_of)
+    signed char* __restrict__ axis_of,
+    float* __restrict__ boxes)         // inner nodes x 6: low and high corner
 {
     __shared__ int bins[kBins];
     __shared__ Key prefix;
@@ -167,6 +173,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) split_level(
     for (int axis = 0; axis < 3; ++axis) {
         low[axis] = from_ordered(~__ldcg(&team->low[axis]));
         high[axis] = from_ordered(__ldcg(&team->high[axis]));
+    }
+    if (member == 0 && threadIdx.x < 3) {
+        boxes[6 * node + threadIdx.x] = from_ordered(~__ldcg(&team->low[threadIdx.x]));
+        boxes[6 * node + 3 + threadIdx.x] = from_ordered(__ldcg(&team->high[threadIdx.x]));
     }
     const int axis = choose_axis(low, high, depth, cyclic);
     const float* keys = points + (axis == kIdentical ? 0 : axis) * count;
@@ -275,7 +285,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) split_subtrees(
     int last_depth,
     int cyclic,
     float* __restrict__ split,
-    signed char* __restrict__ axis_of)
+    signed char* __restrict__ axis_of,
+    float* __restrict__ boxes)         // inner nodes x 6: low and high corner
 {
     extern __shared__ Key keys[];  // kSubtree
     float* const xyz = reinterpret_cast<float*>(keys + kSubtree);   // 3 x kSubtree
@@ -319,8 +330,13 @@ extern "C" __global__ void __launch_bounds__(kThreads) split_subtrees(
             }
             const int axis = choose_axis(low, high, depth, cyclic);
             if (lane == 0) {
+                const int node = (1 << depth) - 1 + first_position + n;
                 axes[n] = static_cast<signed char>(axis);
-                axis_of[(1 << depth) - 1 + first_position + n] = static_cast<signed char>(axis);
+                axis_of[node] = static_cast<signed char>(axis);
+                for (int k = 0; k < 3; ++k) {
+                    boxes[6 * node + k] = low[k];
+                    boxes[6 * node + 3 + k] = high[k];
+                }
             }
             __syncwarp();
             // Node, coordinate, place: 11, 32 and 11 bits.

@@ -15,9 +15,13 @@ constexpr int kStack = 32;
 // In place of an axis: all points of the node are the same.
 constexpr int kIdentical = 3;
 
+// A search that has looked at this many leaves goes on by the nodes' boxes; see kdtree/search.py.
+constexpr int kPatience = 6;
+
 struct Tree {
     const float* split;
     const signed char* axis;
+    const float* boxes;  // inner x 6: low and high corner
     const int* starts;
     const float* x;
     const float* y;
@@ -45,6 +49,38 @@ __device__ inline int first_of(const Tree& tree, int node, int next)
     return static_cast<int>((tree.count * place) >> depth);
 }
 
+// The query's distances to a node's box along the axes.
+__device__ inline Pending at_box(const Tree& tree, int node, float qx, float qy, float qz)
+{
+    const float* box = tree.boxes + 6 * node;
+    return {
+        node,
+        fmaxf(fmaxf(box[0] - qx, qx - box[3]), 0.0f),
+        fmaxf(fmaxf(box[1] - qy, qy - box[4]), 0.0f),
+        fmaxf(fmaxf(box[2] - qz, qz - box[5]), 0.0f),
+    };
+}
+
+// Go down as far as there are boxes, to the nearer one each time; push the others.
+__device__ inline Pending narrow(
+    const Tree& tree, Pending pending, float qx, float qy, float qz, float limit, Pending* stack,
+    int& top)
+{
+    while (pending.node < tree.inner >> 1 &&
+           square_norm(pending.x, pending.y, pending.z) < limit) {
+        const Pending left = at_box(tree, 2 * pending.node + 1, qx, qy, qz);
+        const Pending right = at_box(tree, 2 * pending.node + 2, qx, qy, qz);
+        const float left_square = square_norm(left.x, left.y, left.z);
+        const float right_square = square_norm(right.x, right.y, right.z);
+        const bool to_left = left_square < right_square;
+        if (fmaxf(left_square, right_square) < limit) {
+            stack[top++] = to_left ? right : left;
+        }
+        pending = to_left ? left : right;
+    }
+    return pending;
+}
+
 // Visit leaves in the order of the traversal as long as they may hold points nearer than the
 // limit. `visit(start, end, identical)` looks at the points and may lower the limit.
 template <typename Visit>
@@ -54,8 +90,11 @@ __device__ inline void traverse(
     Pending stack[kStack];
     int top = 1;
     stack[0] = {0, 0.0f, 0.0f, 0.0f};
-    while (top > 0) {
-        const Pending pending = stack[--top];
+    for (int leaves = 0; top > 0;) {
+        Pending pending = stack[--top];
+        if (leaves >= kPatience) {
+            pending = narrow(tree, pending, qx, qy, qz, limit, stack, top);
+        }
         if (square_norm(pending.x, pending.y, pending.z) >= limit) {
             continue;
         }
@@ -82,6 +121,7 @@ __device__ inline void traverse(
             }
             node = near;
         }
+        ++leaves;
         if (identical) {
             visit(first_of(tree, node, 0), first_of(tree, node, 1), true);
         } else {

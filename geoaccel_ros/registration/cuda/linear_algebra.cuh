@@ -38,7 +38,7 @@ __device__ inline bool factor_cholesky(double (&matrix)[6][6])
     return true;
 }
 
-__device__ __noinline__ void solve_cholesky(double (&matrix)[6][6], const double* right, double (&x)[6])
+__device__ inline void solve_cholesky(double (&matrix)[6][6], const double (&right)[6], double (&x)[6])
 {
     factor_cholesky(matrix);
 #pragma unroll
@@ -118,11 +118,11 @@ __device__ inline void diagonalise(double (&matrix)[size][size], double (&vector
     }
 }
 
-// Whether the smallest eigenvalue is below `share` of the largest.
-__device__ __noinline__ bool has_small_eigenvalue(double (&matrix)[6][6], double share)
+// Whether no eigenvalue is below `share` of the largest, for certain.
+__device__ inline bool is_well_conditioned(const double (&matrix)[6][6], double share)
 {
     // The trace is not less than the largest eigenvalue: if the matrix stays positive definite less
-    // share * trace, then no eigenvalue is small. Nearly always so, and ten times cheaper.
+    // share * trace, then no eigenvalue is small. Nearly always so, and ten times cheaper than they.
     double trace = 0.0;
     for (int m = 0; m < 6; ++m) {
         trace += matrix[m][m];
@@ -133,17 +133,59 @@ __device__ __noinline__ bool has_small_eigenvalue(double (&matrix)[6][6], double
             shifted[m][n] = matrix[m][n] - (m == n ? share * trace : 0.0);
         }
     }
-    if (factor_cholesky(shifted)) {
+    return factor_cholesky(shifted);
+}
+
+__device__ inline double largest_of_diagonal(const double (&matrix)[6][6])
+{
+    double largest = matrix[0][0];
+    for (int m = 1; m < 6; ++m) {
+        largest = fmax(largest, matrix[m][m]);
+    }
+    return largest;
+}
+
+// Whether the smallest eigenvalue is below `share` of the largest. Destroys the matrix.
+__device__ __noinline__ bool has_small_eigenvalue(double (&matrix)[6][6], double share)
+{
+    if (is_well_conditioned(matrix, share)) {
         return false;
     }
     double vectors[6][6];
     diagonalise(matrix, vectors);
-    double low = matrix[0][0], high = matrix[0][0];
+    double smallest = matrix[0][0];
     for (int m = 1; m < 6; ++m) {
-        low = fmin(low, matrix[m][m]);
-        high = fmax(high, matrix[m][m]);
+        smallest = fmin(smallest, matrix[m][m]);
     }
-    return low < share * high;
+    return smallest < share * largest_of_diagonal(matrix);
+}
+
+// Solve for x in the directions whose eigenvalue is not below `share` of the largest; x has no part in
+// the others. Destroys the matrix.
+__device__ __noinline__ void solve_observed(
+    double (&matrix)[6][6], double share, const double (&right)[6], double (&x)[6])
+{
+    if (is_well_conditioned(matrix, share)) {
+        solve_cholesky(matrix, right, x);
+        return;
+    }
+    double vectors[6][6];
+    diagonalise(matrix, vectors);
+    const double least = share * largest_of_diagonal(matrix);
+    for (int m = 0; m < 6; ++m) {
+        x[m] = 0.0;
+    }
+    for (int k = 0; k < 6; ++k) {
+        if (matrix[k][k] > 0.0 && matrix[k][k] >= least) {
+            double along = 0.0;
+            for (int m = 0; m < 6; ++m) {
+                along += vectors[m][k] * right[m];
+            }
+            for (int m = 0; m < 6; ++m) {
+                x[m] += vectors[m][k] * along / matrix[k][k];
+            }
+        }
+    }
 }
 
 // The pose that lays matched points onto each other, from their weighted sums (Horn, JOSA A 1987);

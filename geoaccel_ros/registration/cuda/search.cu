@@ -6,6 +6,7 @@
 extern "C" __global__ void __launch_bounds__(128) nearest(
     const float* __restrict__ split,
     const signed char* __restrict__ axis,
+    const float* __restrict__ boxes,
     const int* __restrict__ starts,
     const float* __restrict__ points,   // 3 x count, in the tree's order
     int count,
@@ -20,7 +21,8 @@ extern "C" __global__ void __launch_bounds__(128) nearest(
     if (query >= query_count) {
         return;
     }
-    const Tree tree = {split, axis, starts, points, points + count, points + 2 * count, count, inner};
+    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
+                       count, inner};
     const float qx = queries[query];
     const float qy = queries[query_count + query];
     const float qz = queries[2 * query_count + query];
@@ -68,6 +70,7 @@ __device__ inline void find_neighbours(
 extern "C" __global__ void __launch_bounds__(128) neighbours(
     const float* __restrict__ split,
     const signed char* __restrict__ axis,
+    const float* __restrict__ boxes,
     const int* __restrict__ starts,
     const float* __restrict__ points,
     int count,
@@ -82,7 +85,8 @@ extern "C" __global__ void __launch_bounds__(128) neighbours(
     if (query >= query_count) {
         return;
     }
-    const Tree tree = {split, axis, starts, points, points + count, points + 2 * count, count, inner};
+    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
+                       count, inner};
     find_neighbours(
         tree,
         queries[query],
@@ -134,6 +138,7 @@ __device__ inline void covariance(
 extern "C" __global__ void __launch_bounds__(128) normals(
     const float* __restrict__ split,
     const signed char* __restrict__ axis,
+    const float* __restrict__ boxes,
     const int* __restrict__ starts,
     const float* __restrict__ points,
     int count,
@@ -147,7 +152,8 @@ extern "C" __global__ void __launch_bounds__(128) normals(
 {
     const int thread = blockIdx.x * blockDim.x + threadIdx.x;
     const int threads = gridDim.x * blockDim.x;
-    const Tree tree = {split, axis, starts, points, points + count, points + 2 * count, count, inner};
+    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
+                       count, inner};
     for (int i = thread; i < count; i += threads) {
         const float x = tree.x[i], y = tree.y[i], z = tree.z[i];
         for (int wanted = fewest; wanted <= most; wanted *= 2) {

@@ -60,7 +60,7 @@ class CudaTree:
 
     Attributes
     ----------
-    split, axis, starts : cupy.ndarray
+    split, axis, boxes, starts : cupy.ndarray
     points : cupy.ndarray (3, N) of float32
         In the tree's order.
     order : cupy.ndarray (N,) of int32
@@ -77,11 +77,13 @@ class CudaTree:
         # One element at least: an empty array has no address.
         self.split = cupy.empty(max(inner, 1), np.float32)
         self.axis = cupy.empty(max(inner, 1), np.int8)
+        self.boxes = cupy.empty((max(inner, 1), 6), np.float32)
         self.order = cupy.arange(count, dtype=np.int32)
         self._build(count, np.int32(axis == "cyclic"))
         self.arguments = (
             self.split,
             self.axis,
+            self.boxes,
             self.starts,
             self.points,
             np.int32(count),
@@ -192,6 +194,7 @@ class CudaTree:
                     order,
                     self.split,
                     self.axis,
+                    self.boxes,
                 ),
             )
             self.points, points = points, self.points
@@ -213,6 +216,7 @@ class CudaTree:
                 cyclic,
                 self.split,
                 self.axis,
+                self.boxes,
             ),
             shared_mem=_SUBTREE_BYTES,
         )

@@ -107,16 +107,6 @@ def _box_offsets(boxes, node, qx, qy, qz):
     )
 
 
-@njit(nogil=True, cache=True, inline="always")
-def next_leaf(leaves, nodes, node, far_x, far_y, far_z, qx, qy, qz, limit, stack, offsets, top):
-    """Do as :func:`descend`, after :func:`narrow` once the search has looked at many leaves."""
-    if leaves >= PATIENCE:
-        node, far_x, far_y, far_z, top = narrow(
-            nodes, node, far_x, far_y, far_z, qx, qy, qz, limit, stack, offsets, top
-        )
-    return descend(nodes, node, far_x, far_y, far_z, qx, qy, qz, limit, stack, offsets, top)
-
-
 @njit(nogil=True, cache=True)
 def nearest(first, last, qx, qy, qz, nodes, limit, matches, squares):
     """Find the nearest point of each query; -1 and infinity where none is nearer than the limit.
