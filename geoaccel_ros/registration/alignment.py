@@ -127,7 +127,7 @@ class CpuSource:
             self.normals = estimate_normals(tree, threads)
         else:
             self.origin, radius = frame_of(points)
-            local = to_local(points, self.origin)
+            local = to_local(points, self.origin, threads)
             self.local = local[:, morton_order(local, radius)]
             self.normals = np.empty((3, 0), np.float32)
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from geoaccel_ros.threads import Threads
+
 # Points whose mean and spread stand for those of all.
 _SAMPLE = 4096
 
@@ -35,10 +37,12 @@ def frame_of(points: np.ndarray) -> Frame:
     return Frame(origin, float(np.sqrt(np.mean(np.sum((sample - origin) ** 2, axis=1)))))
 
 
-def to_local(points: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """Return points (N, 3) relative to an origin (3,), as (3, N) of float32."""
-    local = np.empty((3, len(points)), np.float32)
-    _shift(plain(points), origin, local)
+def to_local(
+    points: np.ndarray, origin: np.ndarray, threads: Threads, out: np.ndarray | None = None
+) -> np.ndarray:
+    """Return points (N, 3) relative to an origin (3,), as (3, N) of float32, ``out`` if given."""
+    local = np.empty((3, len(points)), np.float32) if out is None else out
+    threads.split(_shift, len(points), plain(points), origin, local)
     return local
 
 
@@ -90,9 +94,9 @@ def _count(values):
 
 
 @njit(nogil=True, cache=True)
-def _shift(points, origin, local):
+def _shift(first, last, points, origin, local):
     x, y, z = origin[0], origin[1], origin[2]
-    for i in range(len(points)):
+    for i in range(first, last):
         local[0, i] = points[i, 0] - x
         local[1, i] = points[i, 1] - y
         local[2, i] = points[i, 2] - z

@@ -73,7 +73,7 @@ def test_frame_and_local_points_at_utm_coordinates():
     origin, radius = frame_of(points)
     assert np.linalg.norm(origin - offset) < 1.0
     assert radius == pytest.approx(10 * np.sqrt(3), rel=0.05)
-    local = to_local(points, origin)
+    local = to_local(points, origin, Threads(3))
     assert local.dtype == np.float32 and local.shape == (3, 10_000)
     # Half a step of float32 below 64 m.
     np.testing.assert_allclose(local.T.astype(float) + origin, points, atol=2e-6)

@@ -1,36 +1,7 @@
-// Clouds on their way: to float32 around an origin, and into the order along a Z-curve.
+// Clouds in the order along a Z-curve.
 
 // As in morton.py.
 constexpr float kCells = 1024.0f;
-
-// Points relative to an origin.
-template <typename Real>
-__device__ inline void shift(
-    const Real* points, int count, double x, double y, double z, float* shifted)
-{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) {
-        shifted[i] = static_cast<float>(points[3 * i] - x);
-        shifted[count + i] = static_cast<float>(points[3 * i + 1] - y);
-        shifted[2 * count + i] = static_cast<float>(points[3 * i + 2] - z);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(256) shift_float(
-    const float* __restrict__ points,  // count x 3
-    int count, double x, double y, double z,
-    float* __restrict__ shifted)       // 3 x count
-{
-    shift(points, count, x, y, z, shifted);
-}
-
-extern "C" __global__ void __launch_bounds__(256) shift_double(
-    const double* __restrict__ points,
-    int count, double x, double y, double z,
-    float* __restrict__ shifted)
-{
-    shift(points, count, x, y, z, shifted);
-}
 
 // Keys that sort points along a Z-curve, and equal ones by index.
 extern "C" __global__ void __launch_bounds__(256) morton_keys(

@@ -1,5 +1,7 @@
 """A KD-tree built and searched on an NVIDIA GPU. Imports CuPy at once."""
 
+import os
+
 import cupy
 import cupyx
 import numpy as np
@@ -12,8 +14,9 @@ from geoaccel_ros.registration.kdtree.tree import (
     limit_of,
     tree_depth,
 )
-from geoaccel_ros.registration.local_frame import frame_of, plain
+from geoaccel_ros.registration.local_frame import frame_of, to_local
 from geoaccel_ros.registration.normals import LINE, NEIGHBOURS
+from geoaccel_ros.threads import Threads
 
 # As in the .cu files.
 _BUILD_THREADS = 1024
@@ -23,6 +26,8 @@ _TEAM_BYTES = 4 * (7 + _LARGEST_TEAM + 3 * 2048)
 # What split_subtrees takes of shared memory: keys, coordinates, indices, axes.
 _SUBTREE_BYTES = _SUBTREE * (8 + 3 * 4 + 4 + 1)
 _QUERY_THREADS = 128
+# They shift clouds to their origin before the copy to the device: one alone takes longer than that.
+_THREADS = Threads(min(4, len(os.sched_getaffinity(0))))
 
 
 class Upload:
@@ -39,20 +44,11 @@ class Upload:
 
     def __init__(self, points: np.ndarray):
         self.origin, self.radius = frame_of(points)
-        points = plain(points)
         # Copied from until the stream has come so far: kept as long as this object.
-        self._staging = cupyx.empty_pinned(points.shape, points.dtype)
-        np.copyto(self._staging, points)
-        raw = cupy.empty(points.shape, points.dtype)
-        raw.set(self._staging)
-        self.local = cupy.empty((3, len(points)), np.float32)
-        if len(points):
-            name = "shift_float" if points.dtype == np.float32 else "shift_double"
-            module("clouds").get_function(name)(
-                blocks(len(points), 256),
-                (256,),
-                (raw, np.int32(len(points)), *self.origin, self.local),
-            )
+        self._staging = cupyx.empty_pinned((3, len(points)), np.float32)
+        to_local(points, self.origin, _THREADS, self._staging)
+        self.local = cupy.empty(self._staging.shape, np.float32)
+        self.local.set(self._staging)
 
 
 class CudaTree:

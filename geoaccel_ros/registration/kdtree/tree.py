@@ -81,7 +81,7 @@ class KdTree:
         self.depth = tree_depth(count, leaf_size)
         self.origin, self.radius = frame_of(points)
         keys = np.empty((count, 4), np.float32)
-        keys[:, :3] = to_local(points, self.origin).T
+        keys[:, :3] = to_local(points, self.origin, self._threads).T
         keys.view(np.int32)[:, 3] = np.arange(count)
         self.split = np.empty((1 << self.depth) - 1, np.float32)
         self.axis = np.empty((1 << self.depth) - 1, np.int8)
