@@ -18,12 +18,14 @@ from geoaccel_ros.benchmark.registration_contenders import (
     geoaccel,
 )
 from geoaccel_ros.benchmark.registration_frames import frames_in_sequence
+from geoaccel_ros.benchmark.registration_launches import launches
 from geoaccel_ros.benchmark.registration_loops import errors_by_iteration, source_orders
-from geoaccel_ros.benchmark.registration_problem import POINTS, Judge, Problem, make_problem
+from geoaccel_ros.benchmark.registration_problem import POINTS, Judge, make_problem
 from geoaccel_ros.benchmark.registration_sizes import SIZES, sizes
 from geoaccel_ros.benchmark.registration_trees import axis_rules, builds, leaf_sizes
 from geoaccel_ros.benchmark.report import Report
 from geoaccel_ros.registration import RegistrationConfig, Target
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 __all__ = ["PEERS", "add_options", "run"]
 
@@ -77,6 +79,7 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
             leaf_sizes(conditions),
             axis_rules(conditions),
             source_orders(conditions),
+            launches(conditions),
             builds(conditions, options.largest),
             sizes(conditions, options.largest),
             errors_by_iteration(conditions),
@@ -90,7 +93,7 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
 
 
 def compare(
-    problem: Problem, contenders: dict[str, dict[Task, Run]], conditions: Conditions
+    problem: SyntheticPair, contenders: dict[str, dict[Task, Run]], conditions: Conditions
 ) -> list[dict]:
     """Return the rows of contenders that take turns, those of a task side by side.
 
@@ -142,7 +145,7 @@ def _result(outcome: Outcome, judge: Judge) -> dict:
 
 
 def _contenders(
-    problem: Problem, conditions: Conditions, peers: Sequence[Peer]
+    problem: SyntheticPair, conditions: Conditions, peers: Sequence[Peer]
 ) -> dict[str, dict[Task, Run]]:
     contenders = {}
     for backend in conditions.backends:
@@ -153,7 +156,7 @@ def _contenders(
     return contenders | {peer.name: peer.contender(problem, conditions.threads) for peer in peers}
 
 
-def _backends(options: argparse.Namespace, problem: Problem) -> tuple[str, ...]:
+def _backends(options: argparse.Namespace, problem: SyntheticPair) -> tuple[str, ...]:
     """Return what was asked for; for auto, what it takes at that size."""
     configs = [
         RegistrationConfig("point_to_point", backend=backend, threads=options.threads)

@@ -12,7 +12,7 @@ from geoaccel_ros.benchmark.registration_conditions import (
     Part,
     fixed_iterations,
 )
-from geoaccel_ros.benchmark.registration_problem import Problem, make_problem, pose_error
+from geoaccel_ros.benchmark.registration_problem import make_problem, pose_error
 from geoaccel_ros.benchmark.registration_textbook import (
     brute_force_search,
     cuda_brute_force_search,
@@ -21,6 +21,7 @@ from geoaccel_ros.benchmark.registration_textbook import (
 )
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import Target
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 # A solution T_target_source after so many iterations, from the arrays of points on.
 Solve = Callable[[int], np.ndarray]
@@ -54,7 +55,7 @@ def baselines(conditions: Conditions, points: int, repetitions: int) -> Part:
     return Part(Table(title, rows, f"Trees and copies are included; medians of {repetitions}."))
 
 
-def _solvers(problem: Problem, conditions: Conditions) -> dict[str, Solve]:
+def _solvers(problem: SyntheticPair, conditions: Conditions) -> dict[str, Solve]:
     threads = conditions.threads
 
     def textbook(make_search: Callable, *arguments) -> Solve:
@@ -64,7 +65,7 @@ def _solvers(problem: Problem, conditions: Conditions) -> dict[str, Solve]:
 
     def geoaccel(backend: str) -> Solve:
         def solve(iterations: int) -> np.ndarray:
-            config = fixed_iterations(problem, backend, threads, iterations)
+            config = fixed_iterations(backend, threads, iterations)
             return Target(problem.target, config).register(problem.source).T_target_source
 
         return solve

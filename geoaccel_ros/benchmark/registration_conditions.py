@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from geoaccel_ros.benchmark.registration_problem import Problem
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import RegistrationConfig
 
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 def fixed_iterations(
-    problem: Problem, backend: str, threads: int, iterations: int = ITERATIONS, **parameters
+    backend: str, threads: int, iterations: int = ITERATIONS, **parameters
 ) -> RegistrationConfig:
     """Return our parameters for so many iterations whatever happens.
 
@@ -52,7 +52,7 @@ def fixed_iterations(
     """
     values = {
         "method": "point_to_point",
-        "max_distance": problem.max_distance,
+        "max_distance": MAX_DISTANCE,
         "three_sigma": False,
         "max_iterations": iterations,
         "relative_change": 0.0,

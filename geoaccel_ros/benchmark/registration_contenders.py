@@ -13,9 +13,10 @@ from geoaccel_ros.benchmark.interleaving import Stopwatch
 from geoaccel_ros.benchmark.peers import Peer
 from geoaccel_ros.benchmark.registration_conditions import ITERATIONS, fixed_iterations
 from geoaccel_ros.benchmark.registration_devices import make_device
-from geoaccel_ros.benchmark.registration_problem import Problem
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE
 from geoaccel_ros.benchmark.registration_textbook import scipy_search, textbook_icp
 from geoaccel_ros.registration import RegistrationConfig, Target
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 # The most until converged, for all: our default.
 _MOST_ITERATIONS = 50
@@ -49,7 +50,9 @@ class Outcome(NamedTuple):
 Run = Callable[[], Outcome]
 
 
-def geoaccel(problem: Problem, backend: str, threads: int, three_sigma: bool) -> dict[Task, Run]:
+def geoaccel(
+    problem: SyntheticPair, backend: str, threads: int, three_sigma: bool
+) -> dict[Task, Run]:
     """Return our own runs; the peers have no step like ``three_sigma``."""
 
     def align(config: RegistrationConfig) -> Run:
@@ -65,12 +68,12 @@ def geoaccel(problem: Problem, backend: str, threads: int, three_sigma: bool) ->
 
         return run
 
-    fixed = fixed_iterations(problem, backend, threads, three_sigma=three_sigma)
+    fixed = fixed_iterations(backend, threads, three_sigma=three_sigma)
     runs = {THIRTY: align(fixed)}
     for method, task in CONVERGED.items():
         config = RegistrationConfig(
             method=method,
-            max_distance=problem.max_distance,
+            max_distance=MAX_DISTANCE,
             three_sigma=three_sigma,
             max_iterations=_MOST_ITERATIONS,
             backend=backend,
@@ -83,7 +86,7 @@ def geoaccel(problem: Problem, backend: str, threads: int, three_sigma: bool) ->
     return runs
 
 
-def small_gicp(problem: Problem, threads: int) -> dict[Task, Run]:
+def small_gicp(problem: SyntheticPair, threads: int) -> dict[Task, Run]:
     """Return the runs of small_gicp, which ends by its own rule."""
     import small_gicp as package
 
@@ -98,13 +101,14 @@ def small_gicp(problem: Problem, threads: int) -> dict[Task, Run]:
                     prepare(target, tree, num_threads=threads)
                 # The only method that takes the source's surface too.
                 if method == "GICP":
-                    prepare(source, num_threads=threads)
+                    own_tree = package.KdTree(source, num_threads=threads)
+                    prepare(source, own_tree, num_threads=threads)
                 found = package.align(
                     target,
                     source,
                     tree,
                     registration_type=method,
-                    max_correspondence_distance=problem.max_distance,
+                    max_correspondence_distance=MAX_DISTANCE,
                     num_threads=threads,
                     max_iterations=_MOST_ITERATIONS,
                 )
@@ -122,7 +126,7 @@ def small_gicp(problem: Problem, threads: int) -> dict[Task, Run]:
     }
 
 
-def open3d(problem: Problem, threads: int) -> dict[Task, Run]:
+def open3d(problem: SyntheticPair, threads: int) -> dict[Task, Run]:
     """Return the run of Open3D's legacy pipeline, which builds its tree inside."""
     import open3d as package
 
@@ -142,7 +146,7 @@ def open3d(problem: Problem, threads: int) -> dict[Task, Run]:
             found = registration.registration_icp(
                 cloud(problem.source),
                 cloud(problem.target),
-                problem.max_distance,
+                MAX_DISTANCE,
                 np.eye(4),
                 estimation,
                 criteria,
@@ -152,7 +156,7 @@ def open3d(problem: Problem, threads: int) -> dict[Task, Run]:
     return {THIRTY: run}
 
 
-def scipy(problem: Problem, threads: int) -> dict[Task, Run]:
+def scipy(problem: SyntheticPair, threads: int) -> dict[Task, Run]:
     """Return the runs of SciPy's tree, with the textbook's loop around it."""
 
     def run() -> Outcome:

@@ -6,7 +6,7 @@ import numpy as np
 
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.registration_conditions import Conditions, Part
-from geoaccel_ros.benchmark.registration_problem import make_problem
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE, make_problem
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import RegistrationConfig, Target
 
@@ -25,7 +25,7 @@ def frames_in_sequence(conditions: Conditions) -> Part:
     for backend in conditions.backends:
         config = RegistrationConfig(
             method="point_to_point",
-            max_distance=problem.max_distance,
+            max_distance=MAX_DISTANCE,
             backend=backend,
             threads=conditions.threads,
         )

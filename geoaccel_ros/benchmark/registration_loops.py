@@ -15,11 +15,12 @@ from geoaccel_ros.benchmark.registration_conditions import (
     fixed_iterations,
 )
 from geoaccel_ros.benchmark.registration_devices import Device, make_device
-from geoaccel_ros.benchmark.registration_problem import Problem, make_problem, pose_error
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE, make_problem, pose_error
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import Target
 from geoaccel_ros.registration.alignment import Settings
 from geoaccel_ros.registration.residuals import METHODS
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 
 def source_orders(conditions: Conditions) -> Part:
@@ -49,7 +50,7 @@ def errors_by_iteration(conditions: Conditions) -> Part:
     errors = {}
     for backend in conditions.backends:
         for method in METHODS:
-            config = fixed_iterations(problem, backend, conditions.threads, method=method)
+            config = fixed_iterations(backend, conditions.threads, method=method)
             poses = Target(problem.target, config).register(problem.source).poses
             errors[f"{backend} {method}"] = np.array(
                 [pose_error(pose, problem.T_target_source) for pose in poses]
@@ -71,7 +72,7 @@ def errors_by_iteration(conditions: Conditions) -> Part:
 
 
 def iterations_alone(
-    device: Device, problem: Problem, shuffled: bool = False, **engine_options
+    device: Device, problem: SyntheticPair, shuffled: bool = False, **engine_options
 ) -> Callable[[], float]:
     """Return a run of the iterations, without tree and copies, that gives milliseconds."""
     engine = device.engine("point_to_point", **engine_options)
@@ -80,8 +81,17 @@ def iterations_alone(
         device.shuffle(source, np.random.default_rng(3).permutation(len(source)))
     pose = np.eye(4)
     pose[:3, 3] = source.origin - target.origin
-    reach = problem.max_distance
-    settings = Settings("point_to_point", reach, reach, False, "none", reach, ITERATIONS, 0.0, 0.0)
+    settings = Settings(
+        "point_to_point",
+        max_distance=MAX_DISTANCE,
+        overlap_distance=MAX_DISTANCE,
+        three_sigma=False,
+        kernel="none",
+        kernel_width=MAX_DISTANCE,
+        max_iterations=ITERATIONS,
+        relative_change=0.0,
+        least_step=0.0,
+    )
 
     def run() -> float:
         stopwatch = Stopwatch()

@@ -13,9 +13,10 @@ from geoaccel_ros.benchmark.registration_conditions import (
     Part,
     fixed_iterations,
 )
-from geoaccel_ros.benchmark.registration_problem import Problem, make_problem
+from geoaccel_ros.benchmark.registration_problem import make_problem
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import Target
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 5_000_000)
 # A backend for which a run of the next size would take longer does not take part in it.
@@ -61,8 +62,8 @@ def crossover(rows: list[dict]) -> str:
     return f"The GPU is faster from {first} points on."
 
 
-def _run(problem: Problem, backend: str, threads: int) -> Callable[[], float]:
-    config = fixed_iterations(problem, backend, threads)
+def _run(problem: SyntheticPair, backend: str, threads: int) -> Callable[[], float]:
+    config = fixed_iterations(backend, threads)
 
     def run() -> float:
         stopwatch = Stopwatch()

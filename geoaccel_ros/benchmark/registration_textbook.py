@@ -12,9 +12,10 @@ import numpy as np
 from numba import njit
 from scipy.spatial import cKDTree
 
-from geoaccel_ros.benchmark.registration_problem import Problem
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.solve import rigid_fit
+from geoaccel_ros.registration.synthetic import SyntheticPair
 from geoaccel_ros.threads import Threads
 
 Search = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -24,12 +25,12 @@ _ABREAST = 16
 _BLOCK = 128
 
 
-def textbook_icp(problem: Problem, search: Search, iterations: int) -> np.ndarray:
+def textbook_icp(problem: SyntheticPair, search: Search, iterations: int) -> np.ndarray:
     """Return T_target_source after so many rounds of matching and solving by SVD."""
     T_target_source = np.eye(4)
     for _ in range(iterations):
         indices, distances = search(se3.apply(T_target_source, problem.source))
-        near = distances <= problem.max_distance
+        near = distances <= MAX_DISTANCE
         T_target_source = rigid_fit(problem.source[near], problem.target[indices[near]])
     return T_target_source
 

@@ -19,7 +19,7 @@ from geoaccel_ros.benchmark.registration_devices import (
     Device,
     make_device,
 )
-from geoaccel_ros.benchmark.registration_problem import make_problem
+from geoaccel_ros.benchmark.registration_problem import MAX_DISTANCE, make_problem
 from geoaccel_ros.benchmark.registration_sizes import SIZES
 from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.registration import Target
@@ -29,9 +29,8 @@ _LEAF_SIZES = (1, 8, 16, 32, 64)
 _WALL = (20.0, 5.0)
 _LINE = 100.0
 _NOISE = 0.01
-# How far from the points of the wall and the line they are asked for, and at most.
+# How far from the points of the wall and the line they are asked for.
 _OFFSET = 0.05
-_MAX_DISTANCE = 2.5
 
 
 def leaf_sizes(conditions: Conditions) -> Part:
@@ -42,7 +41,7 @@ def leaf_sizes(conditions: Conditions) -> Part:
         device = make_device(backend, conditions.threads)
         for leaf_size in _LEAF_SIZES:
             depths[backend, leaf_size] = device.build(problem.target, leaf_size=leaf_size).depth
-            config = fixed_iterations(problem, backend, conditions.threads, leaf_size=leaf_size)
+            config = fixed_iterations(backend, conditions.threads, leaf_size=leaf_size)
             search = _build_and_search(device, problem.target, problem.source, leaf_size=leaf_size)
 
             def run(search=search, config=config) -> tuple[float, float, float]:
@@ -179,7 +178,7 @@ def _build_and_search(
         with building:
             tree = device.build(points, **tree_options)
         with searching:
-            device.search(tree, ordered, _MAX_DISTANCE)
+            device.search(tree, ordered, MAX_DISTANCE)
         return building.milliseconds, searching.milliseconds
 
     return run

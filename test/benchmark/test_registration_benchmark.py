@@ -13,7 +13,7 @@ from geoaccel_ros.benchmark.registration import compare
 from geoaccel_ros.benchmark.registration_conditions import Conditions, fixed_iterations
 from geoaccel_ros.benchmark.registration_contenders import CONVERGED, THIRTY, TREE, Outcome
 from geoaccel_ros.benchmark.registration_devices import CpuDevice
-from geoaccel_ros.benchmark.registration_problem import Judge, Problem, make_problem, pose_error
+from geoaccel_ros.benchmark.registration_problem import Judge, make_problem, pose_error
 from geoaccel_ros.benchmark.registration_sizes import crossover
 from geoaccel_ros.benchmark.registration_textbook import (
     brute_force_search,
@@ -22,6 +22,7 @@ from geoaccel_ros.benchmark.registration_textbook import (
     textbook_icp,
 )
 from geoaccel_ros.registration import Target, se3
+from geoaccel_ros.registration.synthetic import SyntheticPair
 
 
 def test_error_of_a_pose_by_hand():
@@ -38,10 +39,10 @@ def test_error_of_a_pose_by_hand():
 
 def test_rms_distance_of_matches_by_hand():
     target = np.array([[0.0, 0, 0], [10, 0, 0], [20, 0, 0]])
-    # 3 m and 4 m from the nearest, and one beyond the largest distance.
-    source = np.array([[0.0, 3, 0], [10, 4, 0], [20, 100, 0]])
-    found = Judge(Problem(target, source, np.eye(4), 5.0), threads=1)(np.eye(4))
-    assert found["rmse_m"] == pytest.approx(np.sqrt((9 + 16) / 2))
+    # 1 m and 2 m from the nearest, and one beyond 2.5 m.
+    source = np.array([[0.0, 1, 0], [10, 2, 0], [20, 2.6, 0]])
+    found = Judge(SyntheticPair(target, source, np.eye(4)), threads=1)(np.eye(4))
+    assert found["rmse_m"] == pytest.approx(np.sqrt((1 + 4) / 2))
 
 
 @pytest.mark.parametrize("points", [1_000, 8_000])
@@ -131,7 +132,7 @@ def test_brute_force_on_the_gpu_is_exact():
 
 def test_the_textbook_reaches_the_pose_that_we_reach():
     problem = make_problem(3000)
-    found = Target(problem.target, fixed_iterations(problem, "cpu", 1)).register(problem.source)
+    found = Target(problem.target, fixed_iterations("cpu", 1)).register(problem.source)
     assert found.iterations == 30
     textbook = textbook_icp(problem, scipy_search(problem.target, 1), 30)
     # Both at the same fixed point; float32 coordinates of 6 m are rounded by 5e-7 m.

@@ -79,12 +79,20 @@ class CudaEngine:
     """See :class:`geoaccel_ros.registration.engines.Engine`.
 
     Sources take turns on two streams: while one is aligned the next is copied to the device.
+    ``launch`` is the shape of the loop's: see :func:`loop_kernel`.
     """
 
     name = "cuda"
 
-    def __init__(self, method: str, reason: str, **tree_options):
+    def __init__(
+        self,
+        method: str,
+        reason: str,
+        launch: tuple[int, int] = (THREADS, BLOCKS_PER_MULTIPROCESSOR),
+        **tree_options,
+    ):
         self.reason = reason
+        self._launch = launch
         self._method = method
         self._tree_options = tree_options
         self._streams = itertools.cycle([cupy.cuda.Stream(non_blocking=True) for _ in range(2)])
@@ -102,14 +110,19 @@ class CudaEngine:
         self, target: CudaTarget, source: CudaSource, pose: np.ndarray, settings: Settings
     ) -> Callable[[], Alignment]:
         with source.stream:
-            return _start(target, source, pose, settings)
+            return _start(target, source, pose, settings, *self._launch)
 
 
 def _start(
-    target: CudaTarget, source: CudaSource, pose: np.ndarray, settings: Settings
+    target: CudaTarget,
+    source: CudaSource,
+    pose: np.ndarray,
+    settings: Settings,
+    threads: int,
+    per_multiprocessor: int,
 ) -> Callable[[], Alignment]:
     """Launch the loop of :func:`geoaccel_ros.registration.alignment.align`, and the copy back."""
-    kernel, grid = loop_kernel(settings.method)
+    kernel, grid = loop_kernel(settings.method, threads, per_multiprocessor)
     count = len(source)
     layout = _outcome(settings.max_iterations + 1)
     outcome = cupyx.empty_pinned(1, layout)
@@ -126,7 +139,7 @@ def _start(
     )
     kernel(
         (grid,),
-        (THREADS,),
+        (threads,),
         (
             source.local,
             source.normals if source.normals is not None else 0,
