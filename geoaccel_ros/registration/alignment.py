@@ -12,7 +12,7 @@ from geoaccel_ros.registration import residuals
 from geoaccel_ros.registration.kdtree import search
 from geoaccel_ros.registration.kdtree.tree import KdTree
 from geoaccel_ros.registration.local_frame import frame_of, to_local
-from geoaccel_ros.registration.matching import BLOCK, Matcher
+from geoaccel_ros.registration.matching import BLOCK, SHARE, Matcher
 from geoaccel_ros.registration.morton import morton_order
 from geoaccel_ros.registration.normals import estimate_normals
 from geoaccel_ros.registration.residuals import COUNT, LENGTH, LEVERS, METHODS, SQUARES
@@ -264,6 +264,6 @@ class _Summation:
             limit,
             *self._robust,
             *self._arrays,
-            block=BLOCK,
+            block=SHARE,
         )
         return self._rows.sum(axis=0)

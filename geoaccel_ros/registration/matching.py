@@ -27,6 +27,8 @@ _SLACK = np.float32(1.0 - 1e-6)
 # Points whose sums are added up one after the other; the blocks' sums are added in a fixed order,
 # so that results do not depend on the number of threads.
 BLOCK = 1024
+# Points that are worth a thread's start.
+SHARE = 4 * BLOCK
 
 
 class Matcher:
@@ -86,7 +88,7 @@ class Matcher:
             self._clear,
             self.matches,
             self.squares,
-            block=BLOCK,
+            block=SHARE,
         )
 
 
