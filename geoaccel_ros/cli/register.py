@@ -100,12 +100,15 @@ def run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         parser.error(f"--plot draws one source, not {count}")
     if args.plot:
         check_target(args.plot)
+        taken = {Path(path).resolve() for path in (args.target, *args.sources, args.json or "-")}
+        if Path(args.plot).resolve() in taken:
+            parser.error(f"--plot {args.plot} would write over a cloud or the JSON")
     config = configuration(args, RegistrationConfig)
     initial = read_transform(Path(args.init)) if args.init else None
     truths = [read_transform(Path(path)) for path in args.truth or []] or [None]
 
-    # Reading, compiling, the target, each source once, several once more.
-    steps = (1 + count) + 1 + 1 + (count if count == 1 else 2 * count)
+    # Reading, compiling, the target, each source.
+    steps = (1 + count) + 1 + 1 + count
     with tqdm(total=steps, disable=not sys.stderr.isatty(), leave=False) as progress:
         target, *sources = (_read(path, progress) for path in (args.target, *args.sources))
         progress.set_description("compiling")
@@ -161,7 +164,7 @@ def register_all(
     config: RegistrationConfig,
     initial: np.ndarray | None,
     progress: tqdm,
-) -> tuple[Target, list[Registration], dict[str, float]]:
+) -> tuple[Target, list[Registration], dict[str, float | None]]:
     """Register all sources; where there are several, measure how many are done a second.
 
     Returns
@@ -169,8 +172,8 @@ def register_all(
     Target
     list of Registration
     dict of str to float
-        frames_per_second, each waited for, and frames_per_second_overlapped: on CUDA one is copied
-        to the device while another is aligned. Empty for one source.
+        frames_per_second, each waited for, and frames_per_second_overlapped: on CUDA, where one is
+        copied to the device while another is aligned; None on the CPU. Empty for one source.
     """
     progress.set_description("preparing the target")
     with _naming(target):
@@ -189,15 +192,14 @@ def register_all(
         progress.update()
     if len(sources) == 1:
         return prepared, found, {}
-    progress.set_description("registering all, overlapped")
-    started = time.perf_counter()
-    for _ in prepared.register_all((source.points for source in sources), initial):
-        progress.update()
-    overlapped = time.perf_counter() - started
-    speeds = {
-        "frames_per_second": len(sources) / elapsed,
-        "frames_per_second_overlapped": len(sources) / overlapped,
-    }
+    speeds = {"frames_per_second": len(sources) / elapsed, "frames_per_second_overlapped": None}
+    if prepared.backend == "cuda":
+        progress.set_description("registering all, overlapped")
+        started = time.perf_counter()
+        for _ in prepared.register_all((source.points for source in sources), initial):
+            progress.update()
+        overlapped = time.perf_counter() - started
+        speeds["frames_per_second_overlapped"] = len(sources) / overlapped
     return prepared, found, speeds
 
 

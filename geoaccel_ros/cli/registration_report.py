@@ -142,11 +142,10 @@ def table(content: dict) -> str:
         cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells))
     lines += [f"{one['source']}: {one['reason']}" for one in found if not one["converged"]]
-    lines.append(
-        f"{content['frames_per_second']:.4g} frames a second, "
-        f"{content['frames_per_second_overlapped']:.4g} overlapped; "
-        f"{content['backend']} ({content['backend_reason']})"
-    )
+    rate = f"{content['frames_per_second']:.4g} frames a second"
+    if content["frames_per_second_overlapped"] is not None:
+        rate += f", {content['frames_per_second_overlapped']:.4g} overlapped"
+    lines.append(f"{rate}; {content['backend']} ({content['backend_reason']})")
     return "\n".join(lines)
 
 

@@ -42,6 +42,10 @@ class Stop(IntEnum):
     NOT_FINITE = 6
 
 
+# Ends after which the pose is not to be trusted.
+FAILURES = (Stop.NO_OVERLAP, Stop.DEGENERATE, Stop.NOT_FINITE)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the loop needs to know, all decided.
@@ -224,7 +228,7 @@ def _unsolvable(method: str, pose: np.ndarray, sums: np.ndarray) -> Stop | None:
 
 
 def _is_degenerate(method: str, pose: np.ndarray, sums: np.ndarray) -> bool:
-    return len(unobserved(hessian_of(method, pose, sums), sums)) > 0
+    return len(unobserved(method, hessian_of(method, pose, sums), sums)) > 0
 
 
 class _Summation:

@@ -1,5 +1,6 @@
 """Registration of clouds: iterative closest point with a KD-tree, on the CPU or an NVIDIA GPU."""
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ import numpy as np
 
 from geoaccel_ros.config import Configuration, parameter
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.alignment import FEWEST, Alignment, Settings, Stop
+from geoaccel_ros.registration.alignment import FAILURES, FEWEST, Alignment, Settings, Stop
 from geoaccel_ros.registration.engines import choose_engine
 from geoaccel_ros.registration.kdtree.tree import AXIS_RULES, LEAF_SIZE
 from geoaccel_ros.registration.local_frame import usable
@@ -19,13 +20,18 @@ from geoaccel_ros.registration.robust import KERNELS
 from geoaccel_ros.registration.solve import hessian_of, unobserved
 from geoaccel_ros.registration.voxels import voxel_means
 
-# Without a voxel, distances follow from the target's radius: the RMS distance of its points from
-# their mean. A tenth of it as the largest, 2.2 % as overlap: at the true pose of the tests' real
-# pairs, 80 % of a full scan lie within 0.7 to 2.3 % of it. With a voxel, ten and three of them.
-_MAX_DISTANCE = 0.1
+# Matches are at most ten voxels apart, or without voxels a tenth of the target's radius.
 _MAX_DISTANCE_VOXELS = 10.0
-_OVERLAP = 0.022
+_MAX_DISTANCE = 0.1
+# Overlap counts what lies nearer than three voxels and than 1.3 spacings of as many points that
+# fill space (radius / cube root of their number). The second is what tells a cloud that merely lies
+# among the target's points, of whatever density, from one that lies on them: of points that fill
+# space 68 % are as near as that by chance. At the true pose of the tests' real pairs more than 80 %
+# of a scan are.
 _OVERLAP_VOXELS = 3.0
+_OVERLAP_SPACINGS = 1.3
+# What no residual is smaller than, metres.
+_LEAST_WIDTH = 1e-9
 _KERNEL_WIDTH = 0.1
 # How far an initial rotation may be from one: what six printed digits leave.
 _ROTATION_TOLERANCE = 1e-4
@@ -52,7 +58,7 @@ class RegistrationConfig(Configuration):
     max_distance: float = parameter(
         0.0,
         "Matches farther apart are dropped; 0: ten voxels, or without voxels a tenth of the "
-        "target's radius (RMS distance from its mean)",
+        "target's radius (RMS distance from its middle)",
         unit="m",
         minimum=0.0,
         maximum=1e6,
@@ -84,8 +90,8 @@ class RegistrationConfig(Configuration):
     )
     overlap_distance: float = parameter(
         0.0,
-        "Source points with a match within it count as overlap; 0: three voxels, or without voxels "
-        "2.2 % of the target's radius. Not beyond max_distance",
+        "Source points with a match within it count as overlap; 0: three voxels, and at most 1.3 "
+        "times the spacing of as many points that fill space. Not beyond max_distance",
         unit="m",
         minimum=0.0,
         maximum=1e6,
@@ -111,7 +117,7 @@ class RegistrationConfig(Configuration):
 def register(
     target: "np.ndarray | Target",
     source: np.ndarray,
-    method: str = "point_to_plane",
+    method: str | None = None,
     *,
     initial: np.ndarray | None = None,
     voxel: float | Sequence[float] | None = None,
@@ -124,11 +130,11 @@ def register(
     target : ndarray (N, 3) of numbers, metres, or Target
         Points that are not finite are left out, and so are those at exactly (0, 0, 0) if there is
         more than one: drivers write that for no return. A :class:`Target` brings its own
-        parameters.
+        parameters, and none may be given beside it.
     source : ndarray (M, 3) of numbers, metres
         Likewise.
     method : str
-        "point_to_point", "point_to_plane" or "gicp"; see :mod:`.residuals`.
+        "point_to_point", "point_to_plane" (the default) or "gicp"; see :mod:`.residuals`.
     initial : ndarray (4, 4)
         First guess of T_target_source; identity by default.
     voxel : float or sequence of float
@@ -145,7 +151,7 @@ def register(
     Warns
     -----
     RegistrationWarning
-        If it converged and yet less than 0.8 of the source lies near the target.
+        If less than 0.8 of the source lies near the target.
 
     Raises
     ------
@@ -156,10 +162,17 @@ def register(
     BackendError
         If the backend cannot be used.
     """
-    if not isinstance(target, Target):
-        voxels = () if voxel is None else np.atleast_1d(np.asarray(voxel, float)).tolist()
-        values = {"method": method, "voxel": tuple(voxels), **parameters}
-        target = Target(target, RegistrationConfig.from_mapping(values))
+    given = {"method": method, "voxel": voxel, **parameters}
+    given = {name: value for name, value in given.items() if value is not None}
+    if isinstance(target, Target):
+        if given:
+            raise ValueError(
+                f"{', '.join(given)} given beside a Target, which has its own: make another Target"
+            )
+    else:
+        if voxel is not None:
+            given["voxel"] = tuple(np.atleast_1d(np.asarray(voxel, float)).tolist())
+        target = Target(target, RegistrationConfig.from_mapping(given))
     result = target.register(source, initial)
     if result.warning:
         warnings.warn(result.warning, RegistrationWarning, stacklevel=2)
@@ -207,10 +220,16 @@ class Target:
         """Register one source after the other, each from the same first guess.
 
         On CUDA, a source is filtered and copied to the device while the one before it is aligned.
+        What is no cloud gives a result that says so, and the others are done all the same.
         """
+        T_target_source = _checked_transform(initial)
         pending = None
         for source in sources:
-            following = self._begin(source, initial)
+            try:
+                following = self._begin(source, T_target_source)
+            except ValueError as error:
+                failed = _failed(T_target_source, str(error), self.backend, dict(self.timings))
+                following = functools.partial(lambda result: result, failed)
             if pending is not None:
                 yield pending()
             pending = following
@@ -245,8 +264,10 @@ class Target:
             pose = T_target_source
             for level, local in enumerate(sources):
                 found = wait() if level == 0 else self._start(level, local, pose)()
-                pose = _to_global(found.pose, self._levels[level].origin, local.origin)
                 iterations += found.iterations
+                # A coarse level that came to nothing leaves the guess as it was.
+                if level == len(sources) - 1 or found.stop not in FAILURES:
+                    pose = _to_global(found.pose, self._levels[level].origin, local.origin)
             timings["iterations"] = _since(begun)
             timings["total"] = sum(timings.values())
             if near_before is not None:
@@ -274,14 +295,16 @@ class Target:
         usual = _MAX_DISTANCE * radius if voxel is None else _MAX_DISTANCE_VOXELS * voxel
         # Points that are all the same have no radius.
         max_distance = config.max_distance or usual or np.inf
-        near = _OVERLAP * radius if voxel is None else _OVERLAP_VOXELS * voxel
+        near = _OVERLAP_SPACINGS * radius / max(len(self._levels[level]), 1) ** (1 / 3)
+        if voxel is not None:
+            near = min(near, _OVERLAP_VOXELS * voxel)
         return Settings(
             config.method,
             max_distance,
             min(config.overlap_distance or near, max_distance),
             config.three_sigma,
             config.kernel,
-            config.kernel_width or _KERNEL_WIDTH * max_distance,
+            max(config.kernel_width or _KERNEL_WIDTH * max_distance, _LEAST_WIDTH),
             config.max_iterations,
             config.relative_change,
             config.least_step,
@@ -291,7 +314,12 @@ class Target:
         fewest = FEWEST[self.config.method]
         for name, count in (("target", len(self._levels[-1])), ("source", len(source))):
             if count < fewest:
-                return f"{count} usable points in the {name}, {self.config.method} needs {fewest}"
+                voxel = self._voxels[-1]
+                thinned_by = f" after voxels of {voxel:g} m" if voxel else ""
+                return (
+                    f"{count} usable points in the {name}{thinned_by}, {self.config.method} needs "
+                    f"{fewest}"
+                )
         return ""
 
     def _result(
@@ -306,7 +334,9 @@ class Target:
         settings, target_origin = self._settings(-1), self._levels[-1].origin
         hessian = hessian_of(settings.method, found.pose, found.sums)
         degenerate = (
-            unobserved(hessian, found.sums) if found.matched >= FEWEST[settings.method] else []
+            unobserved(settings.method, hessian, found.sums)
+            if found.sums[COUNT] >= FEWEST[settings.method]
+            else []
         )
         # From turning about the image of the source's mean to turning about that of its origin.
         shift = np.eye(6)
@@ -344,6 +374,8 @@ def _checked_transform(transform: np.ndarray | None) -> np.ndarray:
     transform = np.array(transform, np.float64)
     if transform.shape != (4, 4) or not np.isfinite(transform).all():
         raise ValueError(f"the first guess has shape {transform.shape}, must be (4, 4) and finite")
+    if not np.allclose(transform[3], [0.0, 0.0, 0.0, 1.0]):
+        raise ValueError(f"the first guess ends in {transform[3]}, must end in 0 0 0 1")
     rotation = transform[:3, :3]
     error = np.abs(rotation @ rotation.T - np.eye(3)).max()
     if error > _ROTATION_TOLERANCE or np.linalg.det(rotation) < 0.0:
@@ -362,10 +394,16 @@ def _to_global(
 
 
 def _reason(found: Alignment, settings: Settings, source_count: int) -> str:
+    kept, fewest = int(found.sums[COUNT]), FEWEST[settings.method]
+    if found.stop == Stop.NO_OVERLAP and found.matched >= fewest:
+        return (
+            f"too few matches: three sigma keeps {kept} of {found.matched}, {settings.method} "
+            f"needs {fewest}"
+        )
     if found.stop == Stop.NO_OVERLAP:
         return (
             f"no overlap: {found.matched} of {source_count} source points have a match within "
-            f"{settings.max_distance:.3g} m, {settings.method} needs {FEWEST[settings.method]}"
+            f"{settings.max_distance:.3g} m, {settings.method} needs {fewest}"
         )
     return {
         Stop.RESIDUAL: "the residual no longer changes",

@@ -7,8 +7,13 @@ from numba import njit
 
 from geoaccel_ros.threads import Threads
 
-# Points whose mean and spread stand for those of all.
+# Points whose middle and spread stand for those of all.
 _SAMPLE = 4096
+# Distances count as at most this many medians: a stray point a kilometre off tells nothing of a
+# cloud's size.
+_FAR = 4.0
+# Coordinates beyond this, in metres, are as meaningless as infinity: their squares leave float32.
+_LARGEST = 1e15
 
 
 class Frame(NamedTuple):
@@ -17,9 +22,9 @@ class Frame(NamedTuple):
     Attributes
     ----------
     origin : ndarray (3,) of float64, metres
-        Their mean; zeros without points.
+        Their medians by axis; zeros without points.
     radius : float, metres
-        Their root mean square distance from it.
+        Their root mean square distance from it, each distance counted as at most four medians.
     """
 
     origin: np.ndarray
@@ -33,8 +38,10 @@ def frame_of(points: np.ndarray) -> Frame:
     # An odd number of points apart: with an even one a sensor's rings would repeat.
     step = len(points) // _SAMPLE | 1
     sample = np.asarray(plain(points)[::step], np.float64)
-    origin = sample.mean(axis=0)
-    return Frame(origin, float(np.sqrt(np.mean(np.sum((sample - origin) ** 2, axis=1)))))
+    origin = np.median(sample, axis=0)
+    distances = np.linalg.norm(sample - origin, axis=1)
+    counted = np.minimum(distances, _FAR * np.median(distances))
+    return Frame(origin, float(np.sqrt(np.mean(counted**2))))
 
 
 def to_local(
@@ -47,7 +54,7 @@ def to_local(
 
 
 def usable(points: np.ndarray, name: str) -> np.ndarray:
-    """Return the points (M, 3) that are finite and no missing returns.
+    """Return the points (M, 3) that are finite, below 1e15 m, and no missing returns.
 
     Drivers write (0, 0, 0) for no return: where more than one point is exactly that, all are left
     out.
@@ -66,7 +73,7 @@ def usable(points: np.ndarray, name: str) -> np.ndarray:
     # Two points at zero have six coordinates that are.
     if not infinite and zeros < 6:
         return points
-    kept = np.isfinite(points).all(axis=1)
+    kept = (np.abs(points) < _LARGEST).all(axis=1)
     somewhere = (points != 0).any(axis=1)
     if len(points) - np.count_nonzero(somewhere) > 1:
         kept &= somewhere
@@ -84,11 +91,11 @@ def plain(points: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _count(values):
-    """Return how many values are not finite, and how many are zero."""
+    """Return how many values are not finite or too large, and how many are zero."""
     infinite = zeros = 0
     for i in range(len(values)):
-        # An infinity times zero is NaN, as NaN is.
-        infinite += values[i] * 0.0 != 0.0
+        # False for NaN.
+        infinite += not abs(values[i]) < _LARGEST
         zeros += values[i] == 0.0
     return infinite, zeros
 

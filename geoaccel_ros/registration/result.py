@@ -71,8 +71,8 @@ class Registration:
 
     @property
     def warning(self) -> str:
-        """What makes a converged result doubtful; empty if nothing does."""
-        if not self.converged or self.overlap >= LEAST_OVERLAP:
+        """What makes a result doubtful beside its reason; empty if nothing does."""
+        if not self.inliers or self.overlap >= LEAST_OVERLAP:
             return ""
         return (
             f"only {self.overlap:.2f} of the source lies within {self.overlap_distance:.3g} m of "
@@ -81,4 +81,4 @@ class Registration:
 
 
 class RegistrationWarning(UserWarning):
-    """A registration converged to a doubtful result."""
+    """The result of a registration is doubtful."""

@@ -21,8 +21,8 @@ from geoaccel_ros.registration.residuals import (
 
 # An eigenvalue of the Hessian (rotations in radii of the cloud) below this part of the largest:
 # that direction is not observed. Noisy normals of one plane leave 1e-4, and gicp's metric 1e-3
-# along it; real scans show 0.2.
-_DEGENERATE = 5e-3
+# along it; real scans show 0.2, rolling ground 4e-3.
+_DEGENERATE = {"point_to_point": 1e-3, "point_to_plane": 1e-3, "gicp": 3e-3}
 
 
 def _unpacking(size: int) -> np.ndarray:
@@ -56,7 +56,9 @@ class Fit:
 
 def fit(method: str, pose: np.ndarray, row: np.ndarray) -> Fit:
     """Solve for the pose that the sums ``row``, taken at ``pose``, lead to."""
-    return _point_to_point(row) if method == "point_to_point" else _gauss_newton(pose, row)
+    if method == "point_to_point":
+        return _point_to_point(row)
+    return _gauss_newton(pose, row, _DEGENERATE[method])
 
 
 def rigid_fit(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -96,11 +98,11 @@ def _point_to_point(row: np.ndarray) -> Fit:
     return Fit(pose, max(0.0, float(spread - 2.0 * trace)))
 
 
-def _gauss_newton(pose: np.ndarray, row: np.ndarray) -> Fit:
+def _gauss_newton(pose: np.ndarray, row: np.ndarray, share: float) -> Fit:
     """A step in the directions that are observed; none in the others (Zhang et al., ICRA 2016)."""
     hessian, gradient = row[_SURFACE_HESSIAN], row[GRADIENT : GRADIENT + 6]
     scale, values, vectors = _spectrum(hessian, row)
-    observed = (values >= _DEGENERATE * values[-1]) & (values > 0.0)
+    observed = (values >= share * values[-1]) & (values > 0.0)
     axes = vectors[:, observed]
     step = -scale * (axes @ (axes.T @ (scale * gradient) / values[observed]))
     error = row[ERROR] + 2.0 * gradient @ step + step @ hessian @ step
@@ -126,14 +128,14 @@ def hessian_of(method: str, pose: np.ndarray, row: np.ndarray) -> np.ndarray:
     return hessian
 
 
-def unobserved(hessian: np.ndarray, row: np.ndarray) -> np.ndarray:
+def unobserved(method: str, hessian: np.ndarray, row: np.ndarray) -> np.ndarray:
     """Return the directions (K, 6) of motion that change no residual, or next to none.
 
     Unit vectors of a step as in :func:`hessian_of`, rotations counted in radii of the cloud, so
     that neither the unit of length nor the size of the cloud decides.
     """
     scale, values, vectors = _spectrum(hessian, row)
-    directions = (vectors[:, values < _DEGENERATE * values[-1]] * scale[:, None]).T
+    directions = (vectors[:, values < _DEGENERATE[method] * values[-1]] * scale[:, None]).T
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 

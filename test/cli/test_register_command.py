@@ -124,7 +124,9 @@ def test_several_sources(scans, tmp_path, capsys):
     found = result_of(capsys, "register", *scans, *truths)
     assert found["target"] == str(scans[0])
     assert [one["source"] for one in found["registrations"]] == [str(path) for path in scans[1:]]
-    assert found["frames_per_second"] > 0.0 and found["frames_per_second_overlapped"] > 0.0
+    assert found["frames_per_second"] > 0.0
+    # Nothing overlaps on the CPU.
+    assert (found["frames_per_second_overlapped"] is None) == (found["backend"] == "cpu")
     for one, path, truth in zip(found["registrations"], scans[1:], truths[1::2], strict=True):
         assert one["error_m"] < 0.02
         alone = result_of(capsys, "register", scans[0], path, "--truth", truth)
@@ -163,10 +165,12 @@ def test_what_does_not_converge_is_told_and_status_0(scans, tmp_path, capsys):
     write_points(tmp_path / "far.npy", from_xyz(room(1) + 100.0))
     write_points(tmp_path / "few.npy", from_xyz(np.eye(3)))
     np.save(tmp_path / "nan.npy", np.full((9, 3), np.nan))
+    np.save(tmp_path / "huge.npy", np.full((9, 3), 1e30))
     for name, reason in (
         ("far", "no overlap: 0 of"),
         ("few", "3 usable points in the source"),
         ("nan", "0 usable points in the source"),
+        ("huge", "0 usable points in the source"),
     ):
         arguments = ["register", scans[0], tmp_path / f"{name}.npy"]
         result = result_of(capsys, *arguments)
@@ -186,7 +190,8 @@ def test_a_doubtful_result_is_told_on_standard_error(scans, tmp_path, capsys):
         captured = capsys.readouterr()
         found = json.loads(captured.out)
         (warning,) = found.get("registrations", [found])[-1]["warnings"]
-        assert "only 0.5" in warning
+        # Two thirds are left where they were.
+        assert "only 0.6" in warning
         assert captured.err == f"geoaccel register: {tmp_path / 'cut.npy'}: {warning}\n"
 
 
@@ -286,12 +291,10 @@ def test_transforms_as_people_write_them(scans, tmp_path, capsys):
 def test_bad_clouds_are_one_line(scans, tmp_path, capsys):
     (tmp_path / "empty.xyz").write_text("x y z\n")
     (tmp_path / "flat.csv").write_text("x,y,height\n1,2,3\n")
-    np.save(tmp_path / "huge.npy", np.full((9, 3), 1e30))
     for name, reason in (
         ("absent.pcd", "No such file"),
         ("empty.xyz", "no points"),
         ("flat.csv", "no z"),
-        ("huge.npy", "1e+30 m"),
         ("cloud.docx", "unknown kind of file '.docx'"),
     ):
         complaint = complaint_of(capsys, "register", tmp_path / name, scans[1])

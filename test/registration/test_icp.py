@@ -296,8 +296,9 @@ def test_robust_kernels_hold_against_outliers(method, kernel):
     assert errors[0] < 0.6 * errors[1]
 
 
-def test_stop_rule_broken_on_purpose_is_noticed():
-    target, source = uniform_pair()
+@pytest.mark.parametrize("count", [50_000, 200_000])
+def test_stop_rule_broken_on_purpose_is_noticed(count):
+    target, source = uniform_pair(count, extent=20.0)
     # Ends after the first iteration, far from aligned, and calls it converged.
     with pytest.warns(RegistrationWarning, match="of the source lies within"):
         result = register(target, source, "point_to_point", max_distance=2.0, least_step=1.0)
@@ -476,3 +477,67 @@ def test_first_guess_with_six_printed_digits_is_made_a_rotation():
     result = register(room(), moved_back(room()), initial=rounded, max_iterations=1)
     rotation = result.T_target_source[:3, :3]
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+
+
+def test_stray_points_change_neither_pose_nor_warning():
+    target, source = room(8000), moved_back(room(8000, seed=1))
+    clean = register(target, source)
+    target[0], source[0] = [1e6, 0.0, 0.0], [0.0, -1e9, 0.0]
+    stray = register(target, source)
+    assert stray.converged, stray.reason
+    assert stray.max_distance == pytest.approx(clean.max_distance, rel=0.01)
+    assert_pose(stray.T_target_source, clean.T_target_source, 1e-3, 1e-3)
+    wrong = se3.exp(np.array([3.0, 2.0, 0.0, 0.0, 0.0, 1.5]))
+    with pytest.warns(RegistrationWarning):
+        assert register(target, source, initial=wrong, max_distance=2.0).overlap < 0.8
+    # Where squares leave float32 a coordinate is as good as infinite.
+    source[1] = 1e300
+    assert register(target, source).converged
+
+
+def test_coarse_levels_that_fail_leave_the_guess_alone():
+    target, source = room(8000), moved_back(room(8000))
+    result = register(target, source, "gicp", voxel=[30.0, 0.3])
+    assert result.converged, result.reason
+    assert_pose(result.T_target_source, T_TRUE, 0.02, 0.01)
+    result = register(target + 50.0, source + 50.0, voxel=100.0)
+    assert "1 usable points in the target after voxels of 100 m" in result.reason
+
+
+def test_a_target_takes_no_parameters():
+    prepared = Target(room())
+    with pytest.raises(ValueError, match="method, voxel, kernel given beside a Target"):
+        register(prepared, room(), "gicp", voxel=0.1, kernel="huber")
+
+
+def test_bad_frames_of_a_sequence_fail_alone():
+    target = room()
+    frames = [moved_back(target), np.zeros((5, 4)), np.full((9, 3), "a"), moved_back(target)]
+    results = list(Target(target, RegistrationConfig(max_distance=2.0)).register_all(frames))
+    assert [r.converged for r in results] == [True, False, False, True]
+    assert "source has shape (5, 4)" in results[1].reason
+    assert "must be numbers" in results[2].reason
+
+
+def test_three_sigma_that_leaves_too_few_says_so():
+    rng = np.random.default_rng(10)
+    found = set()
+    for _ in range(30):
+        target, source = rng.normal(size=(8, 3)), rng.normal(size=(8, 3))
+        found.add(register(target, source, max_distance=5.0).reason.split(":")[0])
+    assert not any(reason.startswith("no overlap") for reason in found)
+
+
+def test_narrowest_kernel_divides_by_nothing():
+    result = register(room(), moved_back(room()), kernel="cauchy", kernel_width=1e-300)
+    assert np.isfinite(result.T_target_source).all()
+
+
+def test_rolling_ground_is_observed():
+    rng = np.random.default_rng(11)
+    x, y = rng.uniform(-50, 50, (2, 30_000))
+    ground = np.column_stack([x, y, 0.3 * np.sin(0.3 * x) * np.cos(0.25 * y)])
+    shift = np.array([0.3, 0.2, 0.0])
+    result = register(ground, ground - shift, max_distance=2.0, max_iterations=200)
+    assert result.converged, result.reason
+    np.testing.assert_allclose(result.T_target_source[:3, 3], shift, atol=0.02)

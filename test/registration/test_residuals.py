@@ -209,8 +209,8 @@ def test_unobserved_directions_by_hand():
     rows = np.hstack([normal, np.cross(points, normal)])
     sums_row = np.zeros(LENGTH)
     sums_row[COUNT], sums_row[LEVERS] = 500, np.sum(points**2)
-    found = unobserved(rows.T @ rows, sums_row)
+    found = unobserved("point_to_plane", rows.T @ rows, sums_row)
     assert found.shape == (3, 6)
     np.testing.assert_allclose(found[:, [2, 3, 4]], 0.0, atol=1e-9)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
-    assert len(unobserved(np.eye(6) * 500, sums_row)) == 0
+    assert len(unobserved("gicp", np.eye(6) * 500, sums_row)) == 0

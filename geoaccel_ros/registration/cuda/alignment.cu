@@ -29,7 +29,7 @@ constexpr float kSlack = 1.0f - 1e-6f;
 constexpr double kEpsilon = 1e-3;
 constexpr double kSigmas = 3.0;
 constexpr double kRounding = 1e-12;
-constexpr double kDegenerateShare = 5e-3;
+constexpr double kDegenerateShare = kMethod == kGicp ? 3e-3 : 1e-3;
 
 struct Settings {
     float max_distance;

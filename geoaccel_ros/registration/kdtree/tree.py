@@ -30,7 +30,7 @@ class KdTree:
     Parameters
     ----------
     points : ndarray (N, 3) of float32 or float64, metres
-        Finite. Kept as float32 relative to their mean or nearly so: 1e-6 m in 30 m.
+        Finite. Kept as float32 relative to their middle: 1e-6 m in 30 m.
     leaf_size : int
         The most points of a leaf, as long as the depth of 20 suffices for it; beyond that leaves
         grow up to 64 points before the tree becomes deeper.
@@ -43,9 +43,9 @@ class KdTree:
     Attributes
     ----------
     origin : ndarray (3,) of float64
-        What the coordinates below are relative to: the mean of a sample of the points.
+        What the coordinates below are relative to: the median by axis of a sample of the points.
     radius : float
-        Their root mean square distance from it, metres.
+        Their root mean square distance from it, metres; strays count little.
     split, axis : ndarray (2^depth - 1,) of float32, of int8
         Of the inner nodes, root first. Points left of a split are not greater, points right of it
         not smaller. Axis 3: all points of the node are the same.
