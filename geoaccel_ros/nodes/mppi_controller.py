@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from geometry_msgs.msg import Point, PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry, Path
+from rclpy.duration import Duration
 from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import ColorRGBA, Header
@@ -45,6 +46,8 @@ _SAME_INSTANT = 0.01
 _CLOUDS_WAITING = 5
 # A pose may correct itself by this much between two messages without having begun anew (m).
 _JUMP = 0.5
+# How long the command to stop may take to be acknowledged when the controller ends.
+_LAST_COMMAND = Duration(seconds=0.5)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class MppiController(ManagedNode):
         self._stopping.set()
         self._thread.join()
         self._send(np.zeros(2))
+        # A publisher that ends takes along what has not arrived, and this must arrive.
+        self._command_publisher.wait_for_all_acked(_LAST_COMMAND)
 
     def cleanup(self):
         self._mppi = None
