@@ -228,8 +228,9 @@ class Target:
             try:
                 following = self._begin(source, T_target_source)
             except ValueError as error:
-                failed = _failed(T_target_source, str(error), self.backend, dict(self.timings))
-                following = functools.partial(lambda result: result, failed)
+                following = functools.partial(
+                    _failed, T_target_source, str(error), self.backend, self.timings
+                )
             if pending is not None:
                 yield pending()
             pending = following

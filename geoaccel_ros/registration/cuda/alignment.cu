@@ -75,15 +75,15 @@ struct Pose {
     double m[12];
 
     __device__ double x(double a, double b, double c) const
-{
+    {
         return m[0] * a + m[1] * b + m[2] * c + m[3];
     }
     __device__ double y(double a, double b, double c) const
-{
+    {
         return m[4] * a + m[5] * b + m[6] * c + m[7];
     }
     __device__ double z(double a, double b, double c) const
-{
+    {
         return m[8] * a + m[9] * b + m[10] * c + m[11];
     }
 };
@@ -610,8 +610,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS_PER_MULTIPROCESSOR
     double* trace,
     int* near)
 {
-    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
-                       count, inner};
+    const Tree tree = make_tree(split, axis, boxes, starts, points, count, inner);
     const Clouds clouds = {source, source_normals, source_count, tree, target_normals};
     const Settings settings = {max_distance, overlap_distance * overlap_distance,
                                spacing, three_sigma, kernel, kernel_width,

@@ -30,6 +30,14 @@ struct Tree {
     int inner;  // number of inner nodes
 };
 
+// A tree whose points lie axis by axis (3 x count), in its order.
+__device__ inline Tree make_tree(
+    const float* split, const signed char* axis, const float* boxes, const int* starts,
+    const float* points, int count, int inner)
+{
+    return {split, axis, boxes, starts, points, points + count, points + 2 * count, count, inner};
+}
+
 // A side of a split that is still to be visited, and the query's distances to its cell by axis.
 struct Pending {
     int node;

@@ -21,8 +21,7 @@ extern "C" __global__ void __launch_bounds__(128) nearest(
     if (query >= query_count) {
         return;
     }
-    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
-                       count, inner};
+    const Tree tree = make_tree(split, axis, boxes, starts, points, count, inner);
     const float qx = queries[query];
     const float qy = queries[query_count + query];
     const float qz = queries[2 * query_count + query];
@@ -85,8 +84,7 @@ extern "C" __global__ void __launch_bounds__(128) neighbours(
     if (query >= query_count) {
         return;
     }
-    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
-                       count, inner};
+    const Tree tree = make_tree(split, axis, boxes, starts, points, count, inner);
     find_neighbours(
         tree,
         queries[query],
@@ -152,8 +150,7 @@ extern "C" __global__ void __launch_bounds__(128) normals(
 {
     const int thread = blockIdx.x * blockDim.x + threadIdx.x;
     const int threads = gridDim.x * blockDim.x;
-    const Tree tree = {split, axis, boxes, starts, points, points + count, points + 2 * count,
-                       count, inner};
+    const Tree tree = make_tree(split, axis, boxes, starts, points, count, inner);
     for (int i = thread; i < count; i += threads) {
         const float x = tree.x[i], y = tree.y[i], z = tree.z[i];
         for (int wanted = fewest; wanted <= most; wanted *= 2) {
