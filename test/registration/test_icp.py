@@ -495,6 +495,17 @@ def test_stray_points_change_neither_pose_nor_warning():
     assert register(target, source).converged
 
 
+@pytest.mark.parametrize("method", ["point_to_plane", "gicp"])
+def test_a_coarse_level_that_degenerates_does_not_move_the_cloud(method):
+    # In voxels of 100 m the target is one point and the source, which crosses zero, is eight: they
+    # are drawn onto it, metres away from where they lie.
+    target = room(8000) + 5.01
+    source = moved_back(target)
+    result = register(target, source, method, voxel=[100.0, 0.3])
+    assert result.converged, result.reason
+    assert_pose(result.T_target_source, T_TRUE, 0.01, 0.01)
+
+
 def test_coarse_levels_that_fail_leave_the_guess_alone():
     target, source = room(8000), moved_back(room(8000))
     result = register(target, source, "gicp", voxel=[30.0, 0.3])
