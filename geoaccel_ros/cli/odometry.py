@@ -198,7 +198,7 @@ def _register_all(
         except (PointFileError, LayoutError) as error:
             raise UserError(str(error)) from None
         started = time.perf_counter()
-        result = odometry.register(xyz, point_times(points, stamp), float(stamp))
+        result = odometry.register(xyz, point_times(points, stamp).times, float(stamp))
         milliseconds.append(1e3 * (time.perf_counter() - started))
         if result.status in ("skipped", "failed"):
             tqdm.write(f"{file.name}: {result.status}: {result.reason}", file=sys.stderr)

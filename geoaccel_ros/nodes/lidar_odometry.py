@@ -137,7 +137,7 @@ class LidarOdometry(ManagedNode):
             self.counters.count("dropped: no transform")
             return None
         stamp = 1e-9 * Time.from_msg(message.header.stamp).nanoseconds
-        times = point_times(points, stamp)
+        times = point_times(points, stamp).times
         result = self._odometry.register(se3.apply(T_base_lidar, xyz), times, stamp)
         return self._judge(result)
 

@@ -296,7 +296,7 @@ class MppiController(ManagedNode):
             self.get_logger().warning(f"cloud dropped: {error}", throttle_duration_sec=5.0)
             return
         stamp = _seconds(message.header.stamp)
-        times = point_times(points, stamp)
+        times = point_times(points, stamp).times
         base = se3.apply(T_base_lidar, xyz)
         height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
         # What is inside the robot is the robot, or no return at all, whose time means nothing.

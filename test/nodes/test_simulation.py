@@ -39,7 +39,7 @@ def test_every_sensor_speaks_in_the_contract_s_terms(nodes, probe):
     assert [f.name for f in cloud.fields] == ["x", "y", "z", "intensity", "ring", "time"]
     points = points_from_message(cloud)
     assert len(points) > 5000 and set(np.unique(points["ring"])) <= set(range(16))
-    times = point_times(points, seconds(cloud.header.stamp))
+    times = point_times(points, seconds(cloud.header.stamp)).times
     assert 0.0 <= times.min() and 0.09 < times.max() < 0.1
     # The floor: 16 rings reach down to 15 degrees, from 0.6 m up.
     assert coordinates(points)[:, 2].min() < -0.4

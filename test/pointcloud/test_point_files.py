@@ -325,7 +325,7 @@ def test_real_compressed_pcd_with_absolute_times():
     assert len(found) == 80787 and found.dtype.itemsize == 26
     assert set(np.unique(found["ring"])) <= set(range(64))
     stamp = float(found["timestamp"].min())
-    times = point_times(found, stamp)
+    times = point_times(found, stamp).times
     assert times.min() == 0.0 and 0.09 < times.max() < 0.11
 
 
