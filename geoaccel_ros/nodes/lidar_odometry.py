@@ -21,15 +21,15 @@ from geoaccel_ros.pointcloud.files import write_points
 from geoaccel_ros.pointcloud.layout import LayoutError, coordinates, packed_dtype
 from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.frames import FramesConfig, clean_frame
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import FramesConfig, SensorMount
+from geoaccel_ros.ros.mount import SensorMount
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import message_from_points, points_from_message
 from geoaccel_ros.ros.run import run
 from geoaccel_ros.ros.transforms import (
-    clean_frame,
     matrix_from_pose,
     set_pose,
     stamped_transform,

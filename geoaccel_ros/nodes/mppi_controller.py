@@ -28,13 +28,14 @@ from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
 from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.deskew import deskew
+from geoaccel_ros.registration.frames import FramesConfig, clean_frame
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import FramesConfig, SensorMount
+from geoaccel_ros.ros.mount import SensorMount
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import points_from_message
 from geoaccel_ros.ros.run import run
-from geoaccel_ros.ros.transforms import clean_frame, matrix_from_pose, set_pose, yaw
+from geoaccel_ros.ros.transforms import matrix_from_pose, set_pose, yaw
 
 # Rollouts drawn in RViz when somebody looks.
 _ROLLOUTS_SHOWN = 30

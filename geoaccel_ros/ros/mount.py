@@ -1,35 +1,13 @@
 """Where a sensor sits on the robot: from a parameter, or from /tf_static as it arrives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 from tf2_msgs.msg import TFMessage
 
-from geoaccel_ros.config import Configuration, ConfigurationError, parameter
+from geoaccel_ros.registration.frames import StaticTransforms, clean_frame, mount_matrix
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.node import ManagedNode
-from geoaccel_ros.ros.transforms import StaticTransforms, clean_frame
-
-
-@dataclass(frozen=True)
-class FramesConfig(Configuration):
-    """Frames of a node that reads clouds on a robot (REP 105)."""
-
-    odom_frame: str = parameter("odom", "Frame of poses, map and goals.")
-    base_frame: str = parameter("base_link", "The robot's frame.")
-    lidar_mount: tuple[float, ...] = parameter(
-        (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not self.odom_frame or not self.base_frame or self.odom_frame == self.base_frame:
-            raise ConfigurationError(
-                f"parameters 'odom_frame' ('{self.odom_frame}') and 'base_frame' "
-                f"('{self.base_frame}') must name two different frames"
-            )
 
 
 class SensorMount:
@@ -54,7 +32,7 @@ class SensorMount:
     def __init__(self, node: ManagedNode, base_frame: str, fixed: Sequence[float]):
         self._node = node
         self._base_frame = base_frame
-        self._fixed = _matrix(fixed) if len(fixed) else None
+        self._fixed = mount_matrix(fixed)
         self._transforms = StaticTransforms()
         self._node.subscribe(TFMessage, "/tf_static", self._on_static, qos.LATCHED, always=True)
 
@@ -80,15 +58,3 @@ class SensorMount:
     def _on_static(self, message: TFMessage) -> None:
         for problem in self._transforms.add(message):
             self._node.get_logger().warning(f"/tf_static: transform ignored, {problem}")
-
-
-def _matrix(fixed: Sequence[float]) -> np.ndarray:
-    if len(fixed) != 6:
-        raise ConfigurationError(
-            f"parameter 'lidar_mount' has {len(fixed)} numbers, must be x y z roll pitch yaw, or "
-            "empty to take it from /tf_static"
-        )
-    matrix = np.eye(4)
-    matrix[:3, :3] = Rotation.from_euler("xyz", fixed[3:]).as_matrix()
-    matrix[:3, 3] = fixed[:3]
-    return matrix

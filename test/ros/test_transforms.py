@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from tf2_msgs.msg import TFMessage
 
+from geoaccel_ros.registration.frames import StaticTransforms
 from geoaccel_ros.ros.transforms import (
-    StaticTransforms,
     matrix_from_pose,
     set_pose,
     stamped_transform,

@@ -1,0 +1,122 @@
+"""Frames of a robot: where its sensors sit, from a parameter or from static transforms (REP 105).
+
+A sensor's mount is constant, so there is no buffer over time. Free of ROS: messages are
+read by their attributes, so those of rclpy and of a bag serve alike.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
+
+
+@dataclass(frozen=True)
+class FramesConfig(Configuration):
+    """Frames of what reads clouds on a robot (REP 105)."""
+
+    odom_frame: str = parameter("odom", "Frame of poses, map and goals.")
+    base_frame: str = parameter("base_link", "The robot's frame.")
+    lidar_mount: tuple[float, ...] = parameter(
+        (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.odom_frame or not self.base_frame or self.odom_frame == self.base_frame:
+            raise ConfigurationError(
+                f"parameters 'odom_frame' ('{self.odom_frame}') and 'base_frame' "
+                f"('{self.base_frame}') must name two different frames"
+            )
+
+
+def mount_matrix(lidar_mount: Sequence[float]) -> np.ndarray | None:
+    """Return T_base_lidar (4, 4) of the parameter ``lidar_mount``; None where it is empty.
+
+    x y z [m] roll pitch yaw [rad], about fixed axes (REP 103).
+
+    Raises
+    ------
+    ConfigurationError
+        If it has neither 0 nor 6 numbers.
+    """
+    if not len(lidar_mount):
+        return None
+    if len(lidar_mount) != 6:
+        raise ConfigurationError(
+            f"parameter 'lidar_mount' has {len(lidar_mount)} numbers, must be x y z roll pitch "
+            "yaw, or empty to take it from /tf_static"
+        )
+    matrix = np.eye(4)
+    matrix[:3, :3] = Rotation.from_euler("xyz", lidar_mount[3:]).as_matrix()
+    matrix[:3, 3] = lidar_mount[:3]
+    return matrix
+
+
+def rigid_matrix(position, orientation) -> np.ndarray:
+    """Return the (4, 4) float64 matrix of a position x y z and an orientation x y z w.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite or the quaternion's norm is not 1 to within 1 %.
+    """
+    quaternion = np.array([orientation.x, orientation.y, orientation.z, orientation.w])
+    translation = np.array([position.x, position.y, position.z])
+    norm = np.linalg.norm(quaternion)
+    if not (np.all(np.isfinite(translation)) and abs(norm - 1.0) < 0.01):
+        raise ValueError(
+            f"not a pose: translation {translation.tolist()}, quaternion of norm {norm:.4g}"
+        )
+    matrix = np.eye(4)
+    matrix[:3, :3] = Rotation.from_quat(quaternion).as_matrix()
+    matrix[:3, 3] = translation
+    return matrix
+
+
+def clean_frame(frame_id: str) -> str:
+    """Return a frame's name without the leading slash of ROS 1."""
+    return frame_id.lstrip("/")
+
+
+class StaticTransforms:
+    """The tree that /tf_static has told of so far."""
+
+    def __init__(self):
+        self._edges: dict[str, dict[str, np.ndarray]] = {}
+
+    def add(self, message) -> list[str]:
+        """Take in a tf2_msgs/TFMessage; a transform told again replaces the earlier one.
+
+        Returns
+        -------
+        list of str
+            What is wrong with those transforms that are none; the others are taken all the same.
+        """
+        problems = []
+        for stamped in message.transforms:
+            parent = clean_frame(stamped.header.frame_id)
+            child = clean_frame(stamped.child_frame_id)
+            try:
+                matrix = rigid_matrix(stamped.transform.translation, stamped.transform.rotation)
+            except ValueError as error:
+                problems.append(f"'{parent}' to '{child}': {error}")
+                continue
+            self._edges.setdefault(parent, {})[child] = matrix
+            self._edges.setdefault(child, {})[parent] = np.linalg.inv(matrix)
+        return problems
+
+    def lookup(self, target: str, source: str) -> np.ndarray | None:
+        """Return T_target_source (4 x 4), or None while the two are not connected."""
+        found = {target: np.eye(4)}
+        frontier = deque([target])
+        while frontier and source not in found:
+            frame = frontier.popleft()
+            for neighbour, matrix in self._edges.get(frame, {}).items():
+                if neighbour not in found:
+                    found[neighbour] = found[frame] @ matrix
+                    frontier.append(neighbour)
+        return found.get(source)
