@@ -26,6 +26,8 @@ def deskew(xyz: np.ndarray, times: np.ndarray, twist: np.ndarray, instant: float
     """
     moved = np.empty((len(xyz), 3))
     move_along(
+        0,
+        len(xyz),
         np.ascontiguousarray(xyz, np.float64),
         np.ascontiguousarray(times, np.float64) - instant,
         np.asarray(twist, np.float64),
@@ -35,13 +37,13 @@ def deskew(xyz: np.ndarray, times: np.ndarray, twist: np.ndarray, instant: float
     return moved
 
 
-@njit(cache=True)
-def move_along(xyz, ages, twist, transform, moved):
+@njit(nogil=True, cache=True)
+def move_along(first, last, xyz, ages, twist, transform, moved):
     """Write ``transform exp(age twist) p`` into ``moved`` for each point p at its age.
 
     The exponential as in :func:`geoaccel_ros.registration.se3.exp`, point by point.
     """
-    for i in range(len(xyz)):
+    for i in range(first, last):
         age = ages[i]
         vx, vy, vz = age * twist[0], age * twist[1], age * twist[2]
         wx, wy, wz = age * twist[3], age * twist[4], age * twist[5]

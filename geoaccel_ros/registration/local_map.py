@@ -1,14 +1,17 @@
 """The local map: a voxel hash of Gaussians around the sensor, bounded in extent and memory.
 
 Each voxel holds the count, mean and covariance of the points that fell into it, and the normal of
-the surface around it. Cf. Biber and Strasser, The Normal Distributions Transform, IROS 2003, and
-for planar against non-planar voxels Lee et al., GenZ-ICP, RA-L 2025.
+the surface around it. The hash is what is searched, too: it grows with the map, where a tree would
+be built anew for each scan. Cf. Biber and Strasser, The Normal Distributions Transform, IROS 2003,
+and for planar against non-planar voxels Lee et al., GenZ-ICP, RA-L 2025.
 """
 
 import numpy as np
 from numba import njit
 
+from geoaccel_ros.registration.kdtree.tree import KdTree
 from geoaccel_ros.registration.voxels import home_slot, pack, table_size, unpack, voxel_key
+from geoaccel_ros.threads import Threads
 
 # A mean over more points no longer follows a world that changes, and its error is not the sensor's.
 _COUNT_CAP = 100.0
@@ -19,6 +22,14 @@ _FLAT = 0.1
 # … and wide when s1 is above this part of s2. A single ring on the ground is long, not wide: its
 # smallest eigenvector is noise, and a normal across the ring would lock the pose onto it.
 _WIDE = 0.05
+# Of the two eigenvalues in the plane, for a lidar that sees a single line of each wall.
+_STRAIGHT = 0.1
+# Columns of a voxel's row.
+_COUNT, _MEAN, _SCATTER = 0, 1, 4
+# Up to this many voxels away the hash is searched.
+_HASH_RADIUS = 2.0
+# Voxels or points that are worth a thread's start.
+_SHARE = 512
 
 
 class LocalMap:
@@ -38,50 +49,60 @@ class LocalMap:
         what still does not fit is left out.
     origin : ndarray (3,), metres
         A point of the map's frame near all that will be mapped.
+    planar : bool
+        Surfaces are upright and normals horizontal, as a lidar of one ring sees them.
+    threads : Threads
+        Share the search for normals.
     """
 
-    def __init__(self, voxel: float, radius: float, capacity: int, origin: np.ndarray):
+    def __init__(
+        self,
+        voxel: float,
+        radius: float,
+        capacity: int,
+        origin: np.ndarray,
+        planar: bool = False,
+        threads: Threads | None = None,
+    ):
         self.voxel = voxel
         self.radius = radius
         self.origin = np.array(origin, np.float64)
         self.size = 0
         self._capacity = capacity
+        self._planar = planar
+        self._threads = threads or Threads(1)
         self._keys = np.empty(capacity, np.int64)
-        self._counts = np.empty(capacity)
-        self._means = np.empty((capacity, 3))
-        self._scatters = np.empty((capacity, 6))
+        # Count, mean and scatter side by side: what is read together lies together.
+        self._gaussians = np.empty((capacity, 10))
         self._normals = np.empty((capacity, 3))
-        self._planar = np.empty(capacity, np.bool_)
         # Points in the voxel when its normal was found.
         self._counts_at_normal = np.empty(capacity)
+        self._latest = np.zeros(capacity, np.bool_)
         self._table = np.empty(table_size(capacity), np.int32)
         _rehash(self._keys[:0], self._table)
         self._pruned_at = np.zeros(3)
+        self._tree: KdTree | None = None
 
     @property
     def means(self) -> np.ndarray:
         """Means of the voxels, (M, 3) float64, metres, relative to ``origin``; a view."""
-        return self._means[: self.size]
+        return self._gaussians[: self.size, _MEAN:_SCATTER]
 
     @property
     def counts(self) -> np.ndarray:
         """Points in each voxel, (M,) float64, capped; a view."""
-        return self._counts[: self.size]
+        return self._gaussians[: self.size, _COUNT]
 
     @property
     def normals(self) -> np.ndarray:
-        """Unit normals (M, 3) of the surface around each voxel, zero where not planar; a view."""
+        """Unit normals (M, 3) of the surface around each voxel, zero where there is none; a view."""
         return self._normals[: self.size]
-
-    @property
-    def planar(self) -> np.ndarray:
-        """Whether the surface around each voxel is a plane, (M,) bool; a view."""
-        return self._planar[: self.size]
 
     @property
     def covariances(self) -> np.ndarray:
         """Covariances of the points in each voxel, (M, 3, 3) float64, square metres."""
-        xx, xy, xz, yy, yz, zz = (self._scatters[: self.size] / self.counts[:, None]).T
+        scatters = self._gaussians[: self.size, _SCATTER:]
+        xx, xy, xz, yy, yz, zz = (scatters / self.counts[:, None]).T
         return np.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz], axis=1).reshape(-1, 3, 3)
 
     def points(self) -> np.ndarray:
@@ -101,28 +122,60 @@ class LocalMap:
         centre = np.asarray(centre, np.float64) - self.origin
         self._make_room(centre)
         touched = np.empty(len(points), np.int64)
+        self._tree = None
         self.size, count = _add(
             points,
             1.0 / self.voxel,
             self._keys,
-            self._counts,
-            self._means,
-            self._scatters,
+            self._gaussians,
             self._counts_at_normal,
             self._table,
             self.size,
             touched,
+            self._latest,
         )
-        _update_normals(
-            touched[:count],
+        self._threads.split(
+            _update_normals,
+            count,
+            touched,
             self._keys,
-            self._counts,
-            self._means,
-            self._scatters,
+            self._gaussians,
             self._table,
-            self._normals,
             self._planar,
+            self._normals,
             self._counts_at_normal,
+            block=_SHARE,
+        )
+
+    def nearest(self, queries: np.ndarray, radius: float, indices: np.ndarray) -> None:
+        """Write the index of each query's nearest mean, -1 where none is as near as ``radius``.
+
+        Near ones are found in the hash. Far ones would take hundreds of looks where there is
+        nothing: a tree of the means finds them, built when it is first asked for; that is where a
+        prediction was bad.
+
+        Parameters
+        ----------
+        queries : ndarray (N, 3) of float64, metres, relative to ``origin``
+        radius : float, metres
+        indices : ndarray (N,) of int64
+        """
+        if radius > _HASH_RADIUS * self.voxel:
+            if self._tree is None:
+                self._tree = KdTree(self.means, threads=self._threads)
+            indices[:] = self._tree.nearest(queries, radius)[0]
+            return
+        self._threads.split(
+            _nearest_voxels,
+            len(queries),
+            queries,
+            radius,
+            self.voxel,
+            self._keys,
+            self._gaussians,
+            self._table,
+            indices,
+            block=_SHARE,
         )
 
     def _make_room(self, centre: np.ndarray) -> None:
@@ -138,15 +191,7 @@ class LocalMap:
             keep[:] = False
             keep[np.argpartition(squares, room)[:room]] = True
         kept = np.flatnonzero(keep)
-        for array in (
-            self._keys,
-            self._counts,
-            self._means,
-            self._scatters,
-            self._normals,
-            self._planar,
-            self._counts_at_normal,
-        ):
+        for array in (self._keys, self._gaussians, self._normals, self._counts_at_normal):
             array[: len(kept)] = array[kept]
         self.size = len(kept)
         _rehash(self._keys[: self.size], self._table)
@@ -174,16 +219,76 @@ def _rehash(keys, table):
         table[slot] = i
 
 
-@njit(cache=True)
-def _add(
-    points, inverse_voxel, keys, counts, means, scatters, counts_at_normal, table, size, touched
-):
+@njit(nogil=True, cache=True)
+def _nearest_voxels(first, last, queries, radius, voxel, keys, gaussians, table, indices):
+    for i in range(first, last):
+        indices[i] = _nearest_voxel(
+            queries[i, 0], queries[i, 1], queries[i, 2], radius, voxel, keys, gaussians, table
+        )
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _nearest_voxel(x, y, z, radius, voxel, keys, gaussians, table):
+    """Return the voxel whose mean is nearest to a point, -1 where none is as near as ``radius``.
+
+    Shell by shell of voxels around the point's own, each voxel only if the nearest of its own
+    volume would be nearer than what was found.
+    """
+    inverse = 1.0 / voxel
+    # The point and all distances in voxels, relative to the lower corner of its own.
+    i, j, k = unpack(voxel_key(x * inverse, y * inverse, z * inverse))
+    fx, fy, fz = x * inverse, y * inverse, z * inverse
+    fx, fy, fz = fx - np.floor(fx), fy - np.floor(fy), fz - np.floor(fz)
+    edge = min(min(min(fx, 1.0 - fx), min(fy, 1.0 - fy)), min(fz, 1.0 - fz))
+    best, limit = np.int64(-1), (radius * inverse) ** 2
+    square = np.inf
+    shell = 0
+    while shell == 0 or (shell - 1 + edge) ** 2 <= limit:
+        for a in range(-shell, shell + 1):
+            gap_x = _gap(fx, a)
+            if gap_x > limit:
+                continue
+            for b in range(-shell, shell + 1):
+                gap_xy = gap_x + _gap(fy, b)
+                if gap_xy > limit:
+                    continue
+                # Inside the shell only its two faces are new.
+                step = 1 if abs(a) == shell or abs(b) == shell else 2 * shell
+                for c in range(-shell, shell + 1, step):
+                    if gap_xy + _gap(fz, c) > limit:
+                        continue
+                    _, index = _find(pack(i + a, j + b, k + c), keys, table)
+                    if index < 0:
+                        continue
+                    dx = gaussians[index, _MEAN] - x
+                    dy = gaussians[index, _MEAN + 1] - y
+                    dz = gaussians[index, _MEAN + 2] - z
+                    found = dx * dx + dy * dy + dz * dz
+                    if found < square and found <= radius * radius:
+                        square, best = found, np.int64(index)
+                        limit = found * inverse * inverse
+        shell += 1
+    return best
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _gap(fraction, step):
+    """Return the square of how far a point is along one axis from a voxel ``step`` further on."""
+    if step > 0:
+        return (step - fraction) ** 2
+    if step < 0:
+        return (fraction - step - 1.0) ** 2
+    return 0.0
+
+
+@njit(nogil=True, cache=True)
+def _add(points, inverse_voxel, keys, gaussians, counts_at_normal, table, size, touched, latest):
     """Accumulate by Welford's update, which loses nothing where the mean is far from zero.
 
-    A point that would need a voxel beyond the capacity is left out.
+    A point that would need a voxel beyond the capacity is left out. Returns how many voxels there
+    are and how many were ``touched``; ``latest`` is all false before and after.
     """
     count_touched = 0
-    latest = np.zeros(len(keys), np.bool_)
     for p in range(len(points)):
         x, y, z = points[p, 0], points[p, 1], points[p, 2]
         key = voxel_key(x * inverse_voxel, y * inverse_voxel, z * inverse_voxel)
@@ -195,37 +300,38 @@ def _add(
             size += 1
             table[slot] = i
             keys[i] = key
-            counts[i] = 0.0
-            means[i] = 0.0
-            scatters[i] = 0.0
+            gaussians[i] = 0.0
             counts_at_normal[i] = 0.0
         if not latest[i]:
             latest[i] = True
             touched[count_touched] = i
             count_touched += 1
-        if counts[i] >= _COUNT_CAP:
+        row = gaussians[i]
+        if row[_COUNT] >= _COUNT_CAP:
             # Exponential forgetting from here on: the oldest point's share leaves.
-            shrink = (_COUNT_CAP - 1.0) / counts[i]
-            scatters[i] *= shrink
-            counts[i] = _COUNT_CAP - 1.0
-        counts[i] += 1.0
-        dx, dy, dz = x - means[i, 0], y - means[i, 1], z - means[i, 2]
-        means[i, 0] += dx / counts[i]
-        means[i, 1] += dy / counts[i]
-        means[i, 2] += dz / counts[i]
-        ex, ey, ez = x - means[i, 0], y - means[i, 1], z - means[i, 2]
-        scatters[i, 0] += dx * ex
-        scatters[i, 1] += dx * ey
-        scatters[i, 2] += dx * ez
-        scatters[i, 3] += dy * ey
-        scatters[i, 4] += dy * ez
-        scatters[i, 5] += dz * ez
+            shrink = (_COUNT_CAP - 1.0) / row[_COUNT]
+            row[_SCATTER:] *= shrink
+            row[_COUNT] = _COUNT_CAP - 1.0
+        row[_COUNT] += 1.0
+        dx, dy, dz = x - row[_MEAN], y - row[_MEAN + 1], z - row[_MEAN + 2]
+        row[_MEAN] += dx / row[_COUNT]
+        row[_MEAN + 1] += dy / row[_COUNT]
+        row[_MEAN + 2] += dz / row[_COUNT]
+        ex, ey, ez = x - row[_MEAN], y - row[_MEAN + 1], z - row[_MEAN + 2]
+        row[_SCATTER] += dx * ex
+        row[_SCATTER + 1] += dx * ey
+        row[_SCATTER + 2] += dx * ez
+        row[_SCATTER + 3] += dy * ey
+        row[_SCATTER + 4] += dy * ez
+        row[_SCATTER + 5] += dz * ez
+    for position in range(count_touched):
+        latest[touched[position]] = False
     return size, count_touched
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _update_normals(
-    indices, keys, counts, means, scatters, table, normals, planar, counts_at_normal
+    first, last, indices, keys, gaussians, table, planar, normals, counts_at_normal
 ):
     """Find the normal around each voxel from the Gaussian of its 27 neighbours together.
 
@@ -233,56 +339,72 @@ def _update_normals(
     change. A full one has its normal found again each time, for its surroundings may be younger.
     """
     scatter = np.empty(6)
-    normal = np.empty(3)
-    for position in range(len(indices)):
+    for position in range(first, last):
         i = indices[position]
-        if counts_at_normal[i] < counts[i] < 1.1 * counts_at_normal[i]:
+        own = gaussians[i, _COUNT]
+        if counts_at_normal[i] < own < 1.1 * counts_at_normal[i]:
             continue
-        counts_at_normal[i] = counts[i]
+        counts_at_normal[i] = own
         ix, iy, iz = unpack(keys[i])
         count = 0.0
         sx, sy, sz = 0.0, 0.0, 0.0
         scatter[:] = 0.0
         # Relative to this voxel's mean: sums of squares of small numbers.
-        ox, oy, oz = means[i, 0], means[i, 1], means[i, 2]
+        ox, oy, oz = gaussians[i, _MEAN], gaussians[i, _MEAN + 1], gaussians[i, _MEAN + 2]
         for dx in range(-1, 2):
             for dy in range(-1, 2):
                 for dz in range(-1, 2):
                     _, j = _find(pack(ix + dx, iy + dy, iz + dz), keys, table)
                     if j < 0:
                         continue
-                    n = counts[j]
-                    x, y, z = means[j, 0] - ox, means[j, 1] - oy, means[j, 2] - oz
+                    row = gaussians[j]
+                    n = row[_COUNT]
+                    x, y, z = row[_MEAN] - ox, row[_MEAN + 1] - oy, row[_MEAN + 2] - oz
                     count += n
                     sx += n * x
                     sy += n * y
                     sz += n * z
-                    scatter[0] += scatters[j, 0] + n * x * x
-                    scatter[1] += scatters[j, 1] + n * x * y
-                    scatter[2] += scatters[j, 2] + n * x * z
-                    scatter[3] += scatters[j, 3] + n * y * y
-                    scatter[4] += scatters[j, 4] + n * y * z
-                    scatter[5] += scatters[j, 5] + n * z * z
-        planar[i] = False
-        normals[i] = 0.0
+                    scatter[0] += row[_SCATTER] + n * x * x
+                    scatter[1] += row[_SCATTER + 1] + n * x * y
+                    scatter[2] += row[_SCATTER + 2] + n * x * z
+                    scatter[3] += row[_SCATTER + 3] + n * y * y
+                    scatter[4] += row[_SCATTER + 4] + n * y * z
+                    scatter[5] += row[_SCATTER + 5] + n * z * z
+        normal = normals[i]
+        normal[:] = 0.0
         if count < _FEWEST_FOR_A_NORMAL:
             continue
         mx, my, mz = sx / count, sy / count, sz / count
+        xx, xy = scatter[0] / count - mx * mx, scatter[1] / count - mx * my
+        yy = scatter[3] / count - my * my
+        if planar:
+            _line_normal(xx, xy, yy, normal)
+            continue
         smallest, middle, largest = smallest_eigenvector(
-            scatter[0] / count - mx * mx,
-            scatter[1] / count - mx * my,
+            xx,
+            xy,
             scatter[2] / count - mx * mz,
-            scatter[3] / count - my * my,
+            yy,
             scatter[4] / count - my * mz,
             scatter[5] / count - mz * mz,
             normal,
         )
-        if smallest < _FLAT * middle and middle > _WIDE * largest:
-            planar[i] = True
-            normals[i] = normal
+        if smallest >= _FLAT * middle or middle <= _WIDE * largest:
+            normal[:] = 0.0
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True, inline="always")
+def _line_normal(xx, xy, yy, normal):
+    """Fill in the horizontal normal of points whose covariance is that of a line from above."""
+    mean, half = 0.5 * (xx + yy), 0.5 * (xx - yy)
+    root = np.hypot(half, xy)
+    if mean - root < _STRAIGHT * (mean + root):
+        # The line runs at half the angle of (half, xy); across it is a right angle further.
+        angle = 0.5 * np.arctan2(xy, half) + 0.5 * np.pi
+        normal[0], normal[1] = np.cos(angle), np.sin(angle)
+
+
+@njit(nogil=True, cache=True)
 def smallest_eigenvector(xx, xy, xz, yy, yz, zz, vector):
     """Return the three eigenvalues, rising, of a symmetric 3 x 3 matrix; fill the first's vector.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.priors import MeasuredTwist
 
 # Standard deviations of the acceleration, m/s^2 and rad/s^2: how far the motion may depart from
 # the prediction. A scan that sees planes in all directions outweighs it by orders of magnitude;
@@ -45,29 +46,47 @@ class Motion:
         """Return a motion of which the pose alone is known."""
         return cls(stamp, T_odom_base, np.zeros(6), np.diag(_FIRST_DEVIATIONS**2))
 
-    def at(self, stamp: float) -> "Motion":
-        """Return the motion at another instant, not before this one, at constant velocity.
+    def at(self, stamp: float, measured: MeasuredTwist | None = None) -> "Motion":
+        """Return the motion at another instant, not before this one.
 
-        The covariance grows by that of an acceleration which is white noise (Bar-Shalom et al.,
-        Estimation with Applications, 6.2.2), of such strength that the velocity changes by
-        ``acceleration * elapsed``.
+        Parameters
+        ----------
+        stamp : float, seconds
+        measured : MeasuredTwist, optional
+            From this instant to that one, by another sensor. What it does not tell, all if there is
+            none, stays as it is: constant velocity, whose covariance grows by that of an
+            acceleration which is white noise (Bar-Shalom et al., Estimation with Applications,
+            6.2.2), of such strength that the velocity changes by ``acceleration * elapsed``.
         """
         elapsed = stamp - self.stamp
-        coasting = min(elapsed, _LONGEST_PREDICTION)
-        T_odom_base = self.T_odom_base @ se3.exp(self.twist * coasting)
-        twist = self.twist if coasting == elapsed else np.zeros(6)
+        deviations = np.full(6, np.inf) if measured is None else measured.deviations
+        told = np.isfinite(deviations)
+        coasting = elapsed <= _LONGEST_PREDICTION
+        own = self.twist if coasting else np.zeros(6)
+        travelled = self.twist * min(elapsed, _LONGEST_PREDICTION)
+        if measured is not None:
+            own = np.where(told, measured.twist, own)
+            travelled = np.where(told, measured.twist * elapsed, travelled)
+        T_odom_base = self.T_odom_base @ se3.exp(travelled)
+
         growing = min(elapsed, _LONGEST_GROWTH)
-        transition = np.eye(12)
-        transition[:6, 6:] = growing * np.eye(6)
-        velocity = np.diag((_ACCELERATIONS * growing) ** 2)
-        noise = np.block(
-            [
-                [growing**2 / 3.0 * velocity, growing / 2.0 * velocity],
-                [growing / 2.0 * velocity, velocity],
-            ]
+        pose_part, cross_part, twist_part = (
+            power * (_ACCELERATIONS * growing) ** 2 for power in (growing**2 / 3, growing / 2, 1.0)
         )
+        variances = np.where(told, deviations, 0.0) ** 2
+        pose_part = np.where(told, growing**2 * variances, pose_part)
+        cross_part = np.where(told, growing * variances, cross_part)
+        twist_part = np.where(told, variances, twist_part)
+        # What is measured is so along the base's axes; the covariance is in those of odom.
+        axes = np.kron(np.eye(2), self.T_odom_base[:3, :3])
+        kept = axes @ np.diag(np.where(told, 0.0, 1.0)) @ axes.T
+        pose_noise, cross_noise, twist_noise = (
+            axes @ np.diag(part) @ axes.T for part in (pose_part, cross_part, twist_part)
+        )
+        transition = np.block([[np.eye(6), growing * kept], [np.zeros((6, 6)), kept]])
+        noise = np.block([[pose_noise, cross_noise], [cross_noise, twist_noise]])
         covariance = transition @ self.covariance @ transition.T + noise
-        return Motion(stamp, T_odom_base, twist, covariance)
+        return Motion(stamp, T_odom_base, own, covariance)
 
     def corrected(self, step: np.ndarray) -> "Motion":
         """Return the motion after a step (12,) in the order of the covariance; that stays."""

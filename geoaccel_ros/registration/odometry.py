@@ -12,22 +12,22 @@ import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.deskew import deskew, move_along
-from geoaccel_ros.registration.local_map import LocalMap
+from geoaccel_ros.registration.degeneracy import unobserved, without
 from geoaccel_ros.registration.motion import Motion
-from geoaccel_ros.registration.nearest import Tree, choose_tree
-from geoaccel_ros.registration.preprocess import voxel_filter
-from geoaccel_ros.registration.scan_matching import NormalEquations, linearise
+from geoaccel_ros.registration.odometry_engines import Engine, choose_engine
+from geoaccel_ros.registration.priors import MotionPrior
+from geoaccel_ros.registration.scan_matching import NormalEquations
+from geoaccel_ros.registration.sweep import Sweep
 
-# The map's voxel, unless given, as a part of the first scan's root mean square range, and its
-# bounds in metres: 0.8 m on a street, 0.3 m in a yard of 24 m. Half as much costs twice the time
-# and gains nothing; twice as much doubles the error.
-_VOXEL_PER_RANGE = 0.04
-_VOXELS = (0.1, 1.5)
-# A scan is thinned to this part of the map's voxel for the map …
-_MAP_POINTS_VOXEL = 0.5
-# … and to this multiple of it for the registration (both as in KISS-ICP).
-_MATCHED_POINTS_VOXEL = 1.5
+# The farthest match in voxels, unless given: a scan that starts at 15 m/s lies 1.5 m off, two
+# voxels of a street; a hand that turns by 13 degrees between two scans moves a room's walls by four.
+_MAX_DIST_VOXELS = 4.0
+# Matches are searched this many standard deviations of the predictions' errors around, and a voxel.
+_SURPRISES = 2.0
+# Share of the newest error in their mean square, once there are as many, and how many of them tell
+# enough to be trusted.
+_SURPRISE_GAIN = 0.1
+_FEWEST_PREDICTIONS = 5
 # Fewer points than this in a thinned scan cannot fix six degrees of freedom safely.
 _FEWEST_POINTS = 30
 # The first scan is deskewed this often by the twist that the second one finds.
@@ -44,16 +44,25 @@ _ON_PLANE = 0.2
 _REMATCH = 0.05
 # Steps below this end the iteration: metres and radians.
 _STEP = 1e-4
+# A direction with less than this part of the best one's information is left to the prediction.
+_UNOBSERVED = 3e-3
+# Nobody knows whether a body moves along such a direction. Slower than this in all the others, it
+# stands: metres and (at the root mean square range) metres a second.
+_REST = 0.05
 # The map takes a scan only after this much motion since the last one it took, so that standing
 # still neither grows it nor lets its means wander: metres and radians.
 _MAP_TRANSLATION = 0.05
 _MAP_ROTATION = 0.02
+# Without a registered scan for so long the pose is a guess, seconds.
+_LOST_AFTER = 2.0
 # Standard deviations that are added to those of the estimate: residuals of neighbouring points are
 # correlated, which the Hessian does not know. Metres and radians; for the twist each second.
 _POSE_FLOORS = np.array([0.01] * 3 + [0.002] * 3)
 _TWIST_FLOORS = np.array([0.05] * 3 + [0.02] * 3)
 # Variances of what is not known: (100 m)^2, and pi^2 for an angle.
 _UNKNOWN = np.diag([1e4] * 3 + [np.pi**2] * 3)
+# What moves in three dimensions, and what does in the plane: x, y and yaw, and their rates.
+_SPATIAL, _PLANAR = np.arange(6), np.array([0, 1, 5])
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,8 @@ class OdometryConfig(Configuration):
 
     voxel: float = parameter(
         0.0,
-        "Edge of the local map's voxels; 0: 4 % of the first scan's root mean square range",
+        "Edge of the local map's voxels; 0: 4 % of the first scan's root mean square range, more "
+        "where its points lie wide apart",
         unit="m",
         minimum=0.0,
         maximum=10.0,
@@ -82,11 +92,15 @@ class OdometryConfig(Configuration):
         maximum=1000.0,
     )
     max_dist: float = parameter(
-        2.0,
-        "Farthest match between a point and the local map",
+        0.0,
+        "Farthest match between a point and the local map; 0: four voxels",
         unit="m",
-        minimum=0.01,
+        minimum=0.0,
         maximum=100.0,
+    )
+    planar: bool = parameter(
+        False,
+        "Move in the plane alone (x, y, yaw) and see upright surfaces alone: for 2D lidars",
     )
     min_overlap: float = parameter(
         0.5,
@@ -102,9 +116,9 @@ class OdometryConfig(Configuration):
     )
     deskew: bool = parameter(True, "Use the points' times, where there are any, to undo the motion")
     backend: str = parameter(
-        "auto", "Device of the nearest-neighbour search", choices=("auto", "cpu", "cuda")
+        "auto", "Device that filters, matches and maps", choices=("auto", "cpu", "cuda")
     )
-    threads: int = parameter(1, "CPU threads of the search", minimum=1, maximum=256)
+    threads: int = parameter(2, "CPU threads", minimum=1, maximum=256)
 
     def __post_init__(self):
         super().__post_init__()
@@ -129,7 +143,9 @@ class OdometryResult:
         Why, for all but "registered", where it may be empty.
     stamp : float, seconds
         The instant that the pose refers to: the end of the sweep, that is the header's stamp plus
-        the largest time of the points used; the header's stamp where times are missing or not used.
+        ``offset``.
+    offset : float, seconds
+        The largest time of the points used; 0 where times are missing or not used.
     T_odom_base : ndarray (4, 4) of float64
     twist : ndarray (6,)
         Velocity of the base in the base frame, [vx vy vz wx wy wz], m/s and rad/s.
@@ -140,20 +156,41 @@ class OdometryResult:
         in the base frame at ``stamp``; none where the scan was skipped.
     correspondences : int
         Those of them that lie on the map's planes.
+    overlap : float
+        Their share among the points that are matched to a plane or not matched at all.
     rmse : float
         Root mean square of their distances to the map's planes, metres; NaN where there are none.
+    degenerate : ndarray (K, 6)
+        Unit directions of motion, [x y z] and [roll pitch yaw] in the odom frame's axes, that the
+        scene does not fix: there the pose is the prediction, and its covariance says so.
+    lost : bool
+        No scan was registered for two seconds: the pose is a guess until one is, or a reset.
     """
 
     status: str
     reason: str
     stamp: float
+    offset: float
     T_odom_base: np.ndarray
     twist: np.ndarray
     pose_covariance: np.ndarray
     twist_covariance: np.ndarray
     points: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
     correspondences: int = 0
+    overlap: float = 0.0
     rmse: float = float("nan")
+    degenerate: np.ndarray = field(default_factory=lambda: np.empty((0, 6)))
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A motion that a scan was aligned to, and how well; ``problem`` is empty where it is good."""
+
+    motion: Motion
+    equations: NormalEquations
+    degenerate: np.ndarray
+    problem: str
 
 
 class Odometry:
@@ -169,8 +206,11 @@ class Odometry:
         "cpu" or "cuda".
     backend_reason : str
         Why that one was taken.
-    voxel : float or None
-        Edge of the local map's voxels in metres; None until it follows from the first scan.
+    voxel, max_dist : float or None
+        Edge of the local map's voxels and the farthest match, metres; None until they follow from
+        the first scan.
+    prior : MotionPrior or None
+        What another sensor tells of the motion between scans; None: constant velocity.
 
     Raises
     ------
@@ -180,15 +220,28 @@ class Odometry:
 
     def __init__(self, config: OdometryConfig):
         self.config = config
-        self._build_tree, self.backend, self.backend_reason = choose_tree(
-            config.backend, config.threads
-        )
+        self.prior: MotionPrior | None = None
+        self._moving = _PLANAR if config.planar else _SPATIAL
+        self._engine: Engine = choose_engine(config)
         self.reset()
-        # Everything compiles now, not in the first scans.
-        room = _room()
-        for stamp in (0.0, 0.1):
-            self.register(room, np.linspace(0.0, 0.1, len(room)), stamp)
-        self.reset()
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Compile everything now, not in the first scans: for both types, far and near matches."""
+        for dtype in (np.float32, np.float64):
+            room = _room().astype(dtype)
+            times = np.linspace(0.0, 0.1, len(room))
+            for scan in range(2 + _FEWEST_PREDICTIONS):
+                self.register(room, times, 0.1 * scan)
+            self.reset()
+
+    @property
+    def backend(self) -> str:
+        return self._engine.name
+
+    @property
+    def backend_reason(self) -> str:
+        return self._engine.reason
 
     def reset(self, T_odom_base: np.ndarray | None = None) -> None:
         """Forget map and motion; the next scan seeds the map at ``T_odom_base`` (identity)."""
@@ -218,179 +271,185 @@ class Odometry:
         ValueError
             If the arrays' shapes do not fit.
         """
-        xyz = np.array(xyz, np.float64)
+        xyz = np.asarray(xyz)
         if xyz.ndim != 2 or xyz.shape[1] != 3 or (times is not None and len(times) != len(xyz)):
             shapes = f"{xyz.shape} and {None if times is None else np.shape(times)}"
             raise ValueError(f"points and times of shapes {shapes}, must be (N, 3) and (N,)")
-        voxel = self.voxel or self._voxel_for(xyz)
-        keep = voxel_filter(
-            xyz, _MAP_POINTS_VOXEL * voxel, self.config.min_range, self.config.max_range
-        )
-        scan = xyz[keep]
-        offsets = np.zeros(len(scan))
-        if times is not None and self.config.deskew and len(scan):
-            offsets = np.asarray(times, np.float64)[keep]
-            if not np.all(np.isfinite(offsets)):
-                offsets = np.zeros(len(scan))
+        config = self.config
+        voxel = self.voxel or self._engine.suitable_voxel(xyz)
+        sweep = self._engine.thin(xyz, times if config.deskew else None, voxel)
         # The points fix the pose at the middle of the sweep, the twist takes it from there to the
         # end.
-        middle = stamp + float(np.mean(offsets)) if len(scan) else stamp
-        end = stamp + float(np.max(offsets)) if len(scan) else stamp
-        ages = offsets - (middle - stamp)
+        middle = stamp + sweep.middle
 
         restarted = ""
         if self._motion is not None and middle <= self._motion.stamp:
             late = self._motion.stamp - middle
             if late <= _RESTART_AFTER:
-                return self._predicted("skipped", f"{late:.3f} s late", end)
+                return self._predicted("skipped", f"{late:.3f} s late", stamp, sweep)
             restarted = f"time jumped back by {late:.3f} s: restarted"
             self._restart()
-        if len(scan) < _FEWEST_POINTS:
+        if len(sweep) < _FEWEST_POINTS:
             reason = (
-                f"{len(scan)} usable points of {len(xyz)} (finite, {self.config.min_range:g} to "
-                f"{self.config.max_range:g} m), needs {_FEWEST_POINTS}"
+                f"{len(sweep)} usable points of {len(xyz)} (finite, {config.min_range:g} to "
+                f"{config.max_range:g} m), needs {_FEWEST_POINTS}"
             )
-            return self._predicted("skipped", reason, end)
+            return self._predicted("skipped", reason, stamp, sweep)
         if self._map is None:
-            self.voxel = voxel
-            return self._seed(scan, ages, middle, end, restarted or "first scan")
-        return self._track(scan, ages, middle, end)
-
-    def _voxel_for(self, xyz: np.ndarray) -> float:
-        """Return the edge that suits the surroundings: rooms have finer structure than roads."""
-        squares = np.sum(xyz**2, axis=1)
-        used = squares[
-            (squares >= self.config.min_range**2) & (squares <= self.config.max_range**2)
-        ]
-        mean = float(np.mean(used)) if len(used) else self.config.max_range**2
-        return float(np.clip(_VOXEL_PER_RANGE * np.sqrt(mean), *_VOXELS))
+            self.voxel, self.max_dist = voxel, config.max_dist or _MAX_DIST_VOXELS * voxel
+            return self._seed(sweep, stamp, restarted or "first scan")
+        return self._track(sweep, stamp)
 
     def _restart(self) -> None:
         self.voxel = self.config.voxel or None
-        self._map: LocalMap | None = None
-        self._tree: Tree | None = None
+        self.max_dist = self.config.max_dist or None
+        self._map = None
         self._motion: Motion | None = None
-        # Scan, ages and time from its middle to its end, until the motion during it is known.
-        self._first: tuple[np.ndarray, np.ndarray, float] | None = None
+        # The first sweep, until the motion during it is known.
+        self._first: Sweep | None = None
         self._T_last_mapped = self._T_initial
+        self._distrust_predictions()
 
-    def _seed(
-        self, scan: np.ndarray, ages: np.ndarray, middle: float, end: float, reason: str
-    ) -> OdometryResult:
-        self._motion = Motion.unknown(middle, self._T_initial)
-        self._first = scan, ages, end - middle
+    def _seed(self, sweep: Sweep, stamp: float, reason: str) -> OdometryResult:
+        self._motion = Motion.unknown(stamp + sweep.middle, self._T_initial)
+        self._first = sweep
+        self._distrust_predictions()
         self._plant(np.zeros(6))
-        return self._result("seeded", reason, end, points=scan)
+        points = sweep.matched_at_end(np.zeros(6))
+        return self._result("seeded", reason, stamp, sweep, points)
 
     def _plant(self, twist: np.ndarray) -> None:
         """Make the map of the first scan alone, moved with ``twist`` during its sweep.
 
         The sweep's end is at the initial pose, as the result of that scan said.
         """
-        scan, ages, to_end = self._first
+        to_end = self._first.end - self._first.middle
         T_odom_base = self._T_initial @ se3.exp(-to_end * twist)
         self._motion = replace(self._motion, T_odom_base=T_odom_base, twist=twist)
-        self._map = LocalMap(
-            self.voxel,
-            self.config.max_range,
-            self.config.max_voxels,
-            origin=self._T_initial[:3, 3],
-        )
-        self._add_to_map(scan, ages)
+        self._map = self._engine.local_map(self.voxel, self._T_initial[:3, 3])
+        self._add_to_map(self._first)
 
-    def _track(
-        self, scan: np.ndarray, ages: np.ndarray, middle: float, end: float
-    ) -> OdometryResult:
-        thinned = voxel_filter(scan, _MATCHED_POINTS_VOXEL * self.voxel)
-        points, ages_thinned = scan[thinned], ages[thinned]
-        motion, equations, problem = self._align(points, ages_thinned, self._motion.at(middle))
+    def _track(self, sweep: Sweep, stamp: float) -> OdometryResult:
+        predicted = self._predict(stamp + sweep.middle)
+        attempt = self._search(sweep, predicted)
         if self._first is not None:
             # Started on the move: only now is it known how, and the map bent accordingly; how well
             # the two fit shows when it is mended.
             for _ in range(_SEED_ROUNDS):
-                self._plant(motion.twist)
-                predicted = self._motion.at(middle)
-                motion, equations, problem = self._align(points, ages_thinned, predicted)
-            if problem:
+                self._plant(attempt.motion.twist)
+                attempt = self._align(sweep, self._predict(stamp + sweep.middle), self.max_dist)
+            if attempt.problem:
                 # One of the two is bad, who knows which: the newer one is the better seed.
                 reason = (
-                    f"the first scan and this one do not fit ({problem}): started with this one"
+                    f"the first scan and this one do not fit ({attempt.problem}): started with "
+                    "this one"
                 )
-                return self._seed(scan, ages, middle, end, reason)
-        if problem:
-            return self._predicted("failed", problem, end, points, equations)
-        self._motion, self._first = motion, None
-        step = se3.log(se3.inverse(self._T_last_mapped) @ motion.T_odom_base)
+                return self._seed(sweep, stamp, reason)
+        if attempt.problem:
+            self._distrust_predictions()
+            return self._predicted("failed", attempt.problem, stamp, sweep, attempt)
+        if self._first is None:
+            self._learn(attempt.motion.minus(predicted), sweep.reach)
+        self._motion, self._first = attempt.motion, None
+        step = se3.log(se3.inverse(self._T_last_mapped) @ self._motion.T_odom_base)
         if np.linalg.norm(step[:3]) > _MAP_TRANSLATION or np.linalg.norm(step[3:]) > _MAP_ROTATION:
-            self._add_to_map(scan, ages)
-        points = deskew(points, ages_thinned, motion.twist, end - middle)
-        return self._result("registered", "", end, points, equations)
+            self._add_to_map(sweep)
+        points = sweep.matched_at_end(self._motion.twist)
+        return self._result("registered", "", stamp, sweep, points, attempt)
 
-    def _align(
-        self, points: np.ndarray, ages: np.ndarray, predicted: Motion
-    ) -> tuple[Motion, NormalEquations, str]:
+    def _predict(self, instant: float) -> Motion:
+        measured = self.prior and self.prior.between(self._motion.stamp, instant)
+        return self._motion.at(instant, measured)
+
+    def _distrust_predictions(self) -> None:
+        # Mean square error of the predictions so far, square metres, and how many they are.
+        self._surprise, self._predictions = 0.0, 0
+
+    def _learn(self, error: np.ndarray, reach: float) -> None:
+        """Take in how far a prediction was off, as a displacement of the scan's points."""
+        square = np.sum(error[:3] ** 2) + reach**2 * np.sum(error[3:6] ** 2)
+        self._predictions += 1
+        gain = max(_SURPRISE_GAIN, 1.0 / self._predictions)
+        self._surprise += gain * (square - self._surprise)
+
+    def _search_radius(self) -> float:
+        """Return how far matches are to be sought: as predictions have been off, and a voxel."""
+        if self._predictions < _FEWEST_PREDICTIONS:
+            return self.max_dist
+        return min(self.voxel + _SURPRISES * np.sqrt(self._surprise), self.max_dist)
+
+    def _search(self, sweep: Sweep, predicted: Motion) -> _Attempt:
+        """Align with matches as near as predictions have been good, then wider, then from afar."""
+        radius = self._search_radius()
+        attempt = self._align(sweep, predicted, radius)
+        if attempt.problem and radius < self.max_dist:
+            attempt = self._align(sweep, predicted, self.max_dist)
+        if attempt.problem and predicted.stamp - self._motion.stamp > _LOST_AFTER:
+            # A robot that was carried off is found where it was last seen, if it is put back.
+            seen = replace(predicted, T_odom_base=self._motion.T_odom_base, twist=np.zeros(6))
+            again = self._align(sweep, seen, self.max_dist)
+            attempt = attempt if again.problem else again
+        return attempt
+
+    def _align(self, sweep: Sweep, predicted: Motion, radius: float) -> _Attempt:
         """Find the motion at the middle of the sweep that fits map and prediction best.
 
         Iterated Kalman update, equal to Gauss-Newton on both terms (Bell and Cathey, 1993).
-
-        Returns
-        -------
-        The motion, the last linearisation, and what went wrong, empty if nothing did.
         """
-        local = self._map
-        prior = np.linalg.inv(predicted.covariance)
-        # Range at which a rotation is weighed against a translation.
-        reach = float(np.sqrt(np.mean(np.sum(points**2, axis=1))))
+        moving = np.concatenate([self._moving, self._moving + 6])
+        scale = np.repeat([1.0, 1.0 / max(sweep.reach, 1e-3)], 3)[self._moving]
+        prior = np.linalg.inv(predicted.covariance[np.ix_(moving, moving)])
         # A map of one scan is bent by the motion during it, and a scan bent alike fits it best:
         # until that is mended the twist must come from the motion between the two alone.
-        leverage = ages if self._first is None else np.zeros_like(ages)
-        moved = np.empty_like(points)
-        motion, shift = predicted, np.inf
+        bent = self._first is None
+        matcher = self._engine.matcher(self._map, sweep, _ON_PLANE * self.voxel, _LEAST_DEVIATION)
+        motion, shift, step = predicted, np.inf, np.zeros(12)
         for _ in range(self.config.max_iterations):
-            # In coordinates of the map, which are small.
-            T_map_base = motion.T_odom_base.copy()
-            T_map_base[:3, 3] -= local.origin
-            move_along(points, ages, motion.twist, T_map_base, moved)
-            if shift > _REMATCH * self.voxel:
-                matches, _ = self._tree.nearest(moved, self.config.max_dist)
-                shift = 0.0
-            equations = linearise(
-                moved,
-                leverage,
-                T_map_base[:3, 3],
-                matches,
-                local.means,
-                local.normals,
-                local.planar,
-                _ON_PLANE * self.voxel,
-                _LEAST_DEVIATION,
+            search = shift > _REMATCH * self.voxel
+            equations = matcher.linearise(
+                motion.T_odom_base, motion.twist, radius if search else None, bent
             )
-            information = equations.hessian / equations.deviation**2 + prior
-            gradient = equations.gradient / equations.deviation**2
-            gradient += prior @ motion.minus(predicted)
-            step = -np.linalg.solve(information, gradient)
+            shift = 0.0 if search else shift
+            information = equations.hessian[np.ix_(moving, moving)] / equations.deviation**2
+            gradient = equations.gradient[moving] / equations.deviation**2
+            size = len(self._moving)
+            directions = unobserved(information[:size, :size], scale, _UNOBSERVED)
+            if len(directions):
+                observed = np.kron(np.eye(2), without(directions, scale))
+                information = observed.T @ information @ observed
+                gradient = observed.T @ gradient
+            information += prior
+            gradient = gradient + prior @ motion.minus(predicted)[moving]
+            step[moving] = -np.linalg.solve(information, gradient)
             motion = motion.corrected(step)
-            shift += float(np.linalg.norm(step[:3]) + reach * np.linalg.norm(step[3:6]))
+            shift += float(np.linalg.norm(step[:3]) + sweep.reach * np.linalg.norm(step[3:6]))
             if np.max(np.abs(step[:6])) < _STEP:
                 break
-        motion = replace(motion, covariance=np.linalg.inv(information))
-        return motion, equations, self._judge(equations, step[:6])
+        covariance = np.zeros((12, 12))
+        covariance[np.ix_(moving, moving)] = np.linalg.inv(information)
+        motion = replace(motion, covariance=covariance)
+        degenerate = np.zeros((len(directions), 6))
+        degenerate[:, self._moving] = directions * scale
+        degenerate /= np.linalg.norm(degenerate, axis=1, keepdims=True)
+        if len(degenerate):
+            motion = _standing(motion, directions, scale, self._moving)
+        return _Attempt(motion, equations, degenerate, self._judge(equations, step[:6]))
 
     def _judge(self, equations: NormalEquations, step: np.ndarray) -> str:
         """Return why the result cannot be trusted, or an empty string."""
         if not np.all(np.isfinite(step)):
             return "the solution is not finite"
         if equations.overlap < self.config.min_overlap:
-            return f"overlap {equations.overlap:.2f}, below {self.config.min_overlap:g}"
+            return (
+                f"overlap {equations.overlap:.2f}, below {self.config.min_overlap:g}; residuals of "
+                f"{equations.deviation:.2f} m"
+            )
         if np.max(np.abs(step)) > 0.1 * self.voxel:
             return f"not converged after {self.config.max_iterations} iterations"
         return ""
 
-    def _add_to_map(self, scan: np.ndarray, ages: np.ndarray) -> None:
-        moved = np.empty_like(scan)
-        move_along(scan, ages, self._motion.twist, self._motion.T_odom_base, moved)
-        self._map.add(moved, self._motion.T_odom_base[:3, 3])
-        self._tree = self._build_tree(self._map.means)
+    def _add_to_map(self, sweep: Sweep) -> None:
+        self._engine.add(self._map, sweep, self._motion.T_odom_base, self._motion.twist)
         self._T_last_mapped = self._motion.T_odom_base
 
     def _result(
@@ -398,23 +457,25 @@ class Odometry:
         status: str,
         reason: str,
         stamp: float,
+        sweep: Sweep,
         points: np.ndarray,
-        equations: NormalEquations | None = None,
+        attempt: _Attempt | None = None,
     ) -> OdometryResult:
         """Return the present motion, taken to the end of the sweep."""
-        motion = self._motion.at(stamp)
+        motion = self._motion.at(stamp + sweep.end)
         rotation = np.kron(np.eye(2), motion.T_odom_base[:3, :3])
+        twist_covariance = rotation.T @ motion.covariance[6:, 6:] @ rotation
         return OdometryResult(
             status,
             reason,
-            stamp,
+            motion.stamp,
+            sweep.end,
             motion.T_odom_base.copy(),
             motion.twist.copy(),
             motion.covariance[:6, :6] + np.diag(_POSE_FLOORS**2),
-            rotation.T @ motion.covariance[6:, 6:] @ rotation + np.diag(_TWIST_FLOORS**2),
+            twist_covariance + np.diag(_TWIST_FLOORS**2),
             points,
-            equations.inliers if equations else 0,
-            equations.rmse if equations else float("nan"),
+            **_quality(attempt),
         )
 
     def _predicted(
@@ -422,24 +483,52 @@ class Odometry:
         status: str,
         reason: str,
         stamp: float,
-        points: np.ndarray | None = None,
-        equations: NormalEquations | None = None,
+        sweep: Sweep,
+        attempt: _Attempt | None = None,
     ) -> OdometryResult:
         """Return the prediction as a result; the motion stays the last measured one."""
-        motion = self._motion or Motion.unknown(stamp, self._T_initial)
-        motion = motion.at(max(stamp, motion.stamp))
+        end = stamp + sweep.end
+        last = self._motion or Motion.unknown(end, self._T_initial)
+        motion = last.at(max(end, last.stamp))
+        points = np.empty((0, 3)) if attempt is None else sweep.matched_at_end(motion.twist)
         return OdometryResult(
             status,
             reason,
-            stamp,
+            end,
+            sweep.end,
             motion.T_odom_base.copy(),
             motion.twist.copy(),
             _UNKNOWN.copy(),
             _UNKNOWN.copy(),
-            np.empty((0, 3)) if points is None else points,
-            equations.inliers if equations else 0,
-            equations.rmse if equations else float("nan"),
+            points,
+            lost=self._map is not None and end - last.stamp > _LOST_AFTER,
+            **_quality(attempt),
         )
+
+
+def _quality(attempt: _Attempt | None) -> dict:
+    if attempt is None:
+        return {}
+    return {
+        "correspondences": attempt.equations.inliers,
+        "overlap": attempt.equations.overlap,
+        "rmse": attempt.equations.rmse,
+        "degenerate": attempt.degenerate,
+    }
+
+
+def _standing(
+    motion: Motion, directions: np.ndarray, scale: np.ndarray, moving: np.ndarray
+) -> Motion:
+    """Stop the motion along directions that nothing observes where it stands in all others."""
+    axes = np.kron(np.eye(2), motion.T_odom_base[:3, :3])
+    velocity = (axes @ motion.twist)[moving]
+    along = (scale[:, None] * directions.T) @ (directions @ (velocity / scale))
+    if np.linalg.norm((velocity - along) / scale) > _REST or np.linalg.norm(along / scale) > _REST:
+        return motion
+    stopped = np.zeros(6)
+    stopped[moving] = velocity - along
+    return replace(motion, twist=axes.T @ stopped)
 
 
 def _room() -> np.ndarray:

@@ -8,6 +8,10 @@ from numba import njit
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration.outliers import radius_filter, statistical_filter
 from geoaccel_ros.registration.voxels import EMPTY, home_slot, table_size, voxel_key
+from geoaccel_ros.threads import Threads
+
+# Points that are worth a thread's start.
+_SHARE = 16_384
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,11 @@ def range_filter(xyz: np.ndarray, min_range: float = 0.0, max_range: float = np.
 
 
 def voxel_filter(
-    xyz: np.ndarray, voxel: float, min_range: float = 0.0, max_range: float = np.inf
+    xyz: np.ndarray,
+    voxel: float,
+    min_range: float = 0.0,
+    max_range: float = np.inf,
+    threads: Threads | None = None,
 ) -> np.ndarray:
     """Return the indices of the points to keep: in range, finite, the first one of each voxel.
 
@@ -130,18 +138,30 @@ def voxel_filter(
         Masked as by :func:`range_filter`.
     voxel : float
         Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
+    threads : Threads, optional
+        Each takes the voxels of a part of the keys.
 
     Returns
     -------
     ndarray (M,) of int64, increasing
     """
-    table = np.full(table_size(len(xyz)), EMPTY, np.int64)
-    return _voxel_filter(_as_compiled(xyz), 1.0 / voxel, min_range**2, max_range**2, table)
+    xyz = _as_compiled(xyz)
+    threads = threads or Threads(1)
+    parts = max(1, min(threads.count, len(xyz) // _SHARE))
+    # Keys may all fall to one part: each has room for all.
+    tables = np.empty((parts, table_size(len(xyz))), np.int64)
+    kept = np.zeros(len(xyz), np.bool_)
+    bounds = 1.0 / voxel, min_range**2, max_range**2
+    threads.run(
+        [(_voxel_filter, part, parts, xyz, *bounds, tables[part], kept) for part in range(parts)]
+    )
+    return np.flatnonzero(kept)
 
 
 def _as_compiled(xyz: np.ndarray) -> np.ndarray:
-    # One type and layout: each other one would be compiled anew, in the middle of a run.
-    return np.require(xyz, np.float64, ("C", "W"))
+    # Two types and one layout: each other one would be compiled anew, in the middle of a run.
+    wanted = np.float32 if np.asarray(xyz).dtype == np.float32 else np.float64
+    return np.require(xyz, wanted, ("C", "W"))
 
 
 @njit(cache=True, inline="always")
@@ -151,32 +171,33 @@ def _in_range(x, y, z, min_square, max_square):
     return square >= min_square and square <= max_square and square < np.inf
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _range_filter(xyz, min_square, max_square):
     kept = np.empty(len(xyz), np.int64)
     count = 0
     for i in range(len(xyz)):
-        if _in_range(xyz[i, 0], xyz[i, 1], xyz[i, 2], min_square, max_square):
+        x, y, z = np.float64(xyz[i, 0]), np.float64(xyz[i, 1]), np.float64(xyz[i, 2])
+        if _in_range(x, y, z, min_square, max_square):
             kept[count] = i
             count += 1
     return kept[:count]
 
 
-@njit(cache=True)
-def _voxel_filter(xyz, inverse_voxel, min_square, max_square, table):
-    kept = np.empty(len(xyz), np.int64)
-    count = 0
+@njit(nogil=True, cache=True)
+def _voxel_filter(part, parts, xyz, inverse_voxel, min_square, max_square, table, kept):
+    table[:] = EMPTY
     mask = len(table) - 1
     for i in range(len(xyz)):
-        x, y, z = xyz[i, 0], xyz[i, 1], xyz[i, 2]
+        x, y, z = np.float64(xyz[i, 0]), np.float64(xyz[i, 1]), np.float64(xyz[i, 2])
         if not _in_range(x, y, z, min_square, max_square):
             continue
         key = voxel_key(x * inverse_voxel, y * inverse_voxel, z * inverse_voxel)
         slot = home_slot(key, mask)
+        # By the slot's highest bits: neighbours in space go to all parts alike.
+        if (slot * parts) // len(table) != part:
+            continue
         while table[slot] != EMPTY and table[slot] != key:
             slot = (slot + 1) & mask
         if table[slot] == EMPTY:
             table[slot] = key
-            kept[count] = i
-            count += 1
-    return kept[:count]
+            kept[i] = True

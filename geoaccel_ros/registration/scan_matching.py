@@ -5,10 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from geoaccel_ros.registration.deskew import move_along
+from geoaccel_ros.registration.local_map import LocalMap
+from geoaccel_ros.threads import Threads
+
 # Weight of a match to a voxel without a plane against one with. Its mean lies where the sensor's
 # rings happened to fall, and they fall there again from wherever it looks: at 0.05 the pose sticks
 # to the rings in a corridor (3.8 m in 15 m lost), here 0.04 m; trees and poles alone still hold it.
 _POINT_WEIGHT = 0.01
+# Points that are worth a thread's start.
+_SHARE = 1024
+
+# Places in a row of sums: the upper triangle of the pose's Hessian, the same with each point's age
+# as a factor, and with its square; two gradients, without age and with; counts and squares.
+_HESSIAN, _AGED, _TWICE_AGED = 0, 21, 42
+_GRADIENT, _AGED_GRADIENT = 63, 69
+_INLIERS, _OUTLIERS, _SQUARES = 75, 76, 77
+_LENGTH = 78
+_UPPER = np.triu_indices(6)
 
 
 @dataclass(frozen=True)
@@ -40,18 +54,8 @@ class NormalEquations:
     deviation: float
 
 
-def linearise(
-    moved: np.ndarray,
-    ages: np.ndarray,
-    position: np.ndarray,
-    matches: np.ndarray,
-    means: np.ndarray,
-    normals: np.ndarray,
-    planar: np.ndarray,
-    tolerance: float,
-    least_deviation: float,
-) -> NormalEquations:
-    """Linearise the distances of a scan to the map's voxels about the present pose.
+class ScanMatcher:
+    """One scan's matches in a local map, and the normal equations that they give.
 
     To a planar voxel the residual is the distance along its normal, to another the vector to its
     mean, with a small weight. Both go through the Geman-McClure kernel, whose width is three
@@ -59,119 +63,203 @@ def linearise(
 
     Parameters
     ----------
-    moved : ndarray (N, 3), metres
-        The scan's points in the map's frame, each moved by the pose at its own time.
-    ages : ndarray (N,), seconds
+    local_map : LocalMap
+    points : ndarray (N, 3) of float64, metres
+        Each in the base's frame at its own time.
+    ages : ndarray (N,) of float64, seconds
         Each point's time relative to that of the pose: a change of the twist moves the point by
         the change times this.
-    position : ndarray (3,), metres
-        The pose's translation, in the map's frame.
-    matches : ndarray (N,) of int64
-        Index of each point's voxel, -1 for none.
-    means, normals : ndarray (M, 3); planar : ndarray (M,) of bool
-        The map's voxels.
     tolerance : float
         Farthest distance from a plane of a point that counts as lying on it, metres.
     least_deviation : float
         Lower bound of the standard deviation, metres.
+    threads : Threads
     """
-    distances = np.empty(len(moved))
-    count = _distances(moved, matches, means, normals, planar, distances)
-    if not count:
-        return NormalEquations(np.zeros((12, 12)), np.zeros(12), 0, 0.0, np.nan, least_deviation)
-    # 1.4826: from the median of absolute deviations to the deviation of a normal distribution.
-    deviation = max(1.4826 * float(np.median(distances[:count])), least_deviation)
-    hessian, gradient = np.zeros((12, 12)), np.zeros(12)
-    inliers, outliers, squares = _accumulate(
-        moved,
-        ages,
-        position,
-        matches,
-        means,
-        normals,
-        planar,
-        3.0 * deviation,
-        tolerance,
-        hessian,
-        gradient,
-    )
+
+    def __init__(
+        self,
+        local_map: LocalMap,
+        points: np.ndarray,
+        ages: np.ndarray,
+        tolerance: float,
+        least_deviation: float,
+        threads: Threads,
+    ):
+        self._map = local_map
+        self._points, self._ages = points, ages
+        self._tolerance, self._least_deviation = tolerance, least_deviation
+        self._threads = threads
+        self._moved = np.empty_like(points)
+        self._matches = np.full(len(points), -1, np.int64)
+        self._distances = np.empty(len(points))
+        self._sums = np.empty((threads.count, _LENGTH))
+
+    def linearise(
+        self, T_odom_base: np.ndarray, twist: np.ndarray, radius: float | None, bent: bool = True
+    ) -> NormalEquations:
+        """Linearise the distances of the scan to the map's voxels about a motion.
+
+        Parameters
+        ----------
+        T_odom_base : ndarray (4, 4)
+        twist : ndarray (6,), m/s and rad/s
+            Of the base, in the base frame.
+        radius : float or None
+            Match anew, each point to the nearest mean within this distance (metres); None: the
+            matches of the last call serve.
+        bent : bool
+            Whether the twist shows in the shape of the scan; if not it has no part in the residuals.
+        """
+        # In coordinates of the map, which are small.
+        T_map_base = T_odom_base.copy()
+        T_map_base[:3, 3] -= self._map.origin
+        motion = self._points, self._ages, np.asarray(twist, np.float64), T_map_base
+        self._threads.split(move_along, len(self._points), *motion, self._moved, block=_SHARE)
+        if radius is not None:
+            self._map.nearest(self._moved, radius, self._matches)
+        self._threads.split(
+            _measure,
+            len(self._points),
+            self._map.means,
+            self._map.normals,
+            self._moved,
+            self._matches,
+            self._distances,
+            block=_SHARE,
+        )
+        deviation = self._deviation()
+        self._sums[:] = 0.0
+        parts = max(1, min(self._threads.count, len(self._points) // _SHARE))
+        ends = [len(self._points) * part // parts for part in range(parts + 1)]
+        shared = (
+            self._moved,
+            self._ages,
+            bent,
+            T_map_base[:3, 3].copy(),
+            self._matches,
+            self._map.means,
+            self._map.normals,
+            3.0 * deviation,
+            self._tolerance,
+        )
+        self._threads.run(
+            [
+                (_accumulate, ends[part], ends[part + 1], *shared, self._sums[part])
+                for part in range(parts)
+            ]
+        )
+        return _equations(self._sums.sum(axis=0), deviation)
+
+    def _deviation(self) -> float:
+        """Return the standard deviation of the distances to planes, or without any to means."""
+        distances = self._distances[self._distances >= 0.0]
+        if not len(distances):
+            distances = -self._distances[self._distances < 0.0]
+        if not len(distances):
+            return self._least_deviation
+        # From the median of absolute deviations to the deviation of a normal distribution.
+        return max(1.4826 * float(np.median(distances)), self._least_deviation)
+
+
+def _equations(sums: np.ndarray, deviation: float) -> NormalEquations:
+    hessian, gradient = np.empty((12, 12)), np.empty(12)
+    for rows, columns, place in ((0, 0, _HESSIAN), (0, 6, _AGED), (6, 6, _TWICE_AGED)):
+        block = np.empty((6, 6))
+        block[_UPPER] = sums[place : place + 21]
+        block.T[_UPPER] = sums[place : place + 21]
+        hessian[rows : rows + 6, columns : columns + 6] = block
+        hessian[columns : columns + 6, rows : rows + 6] = block
+    gradient[:6] = sums[_GRADIENT : _GRADIENT + 6]
+    gradient[6:] = sums[_AGED_GRADIENT : _AGED_GRADIENT + 6]
+    inliers, outliers = int(sums[_INLIERS]), int(sums[_OUTLIERS])
     overlap = inliers / max(inliers + outliers, 1)
-    rmse = float(np.sqrt(squares / inliers)) if inliers else np.nan
+    rmse = float(np.sqrt(sums[_SQUARES] / inliers)) if inliers else np.nan
     return NormalEquations(hessian, gradient, inliers, overlap, rmse, deviation)
 
 
-@njit(cache=True, inline="always")
+@njit(nogil=True, cache=True)
+def _measure(first, last, means, normals, moved, matches, distances):
+    """Write the distances to planes, those to means as negative numbers, NaN for no match."""
+    for i in range(first, last):
+        j = matches[i]
+        if j < 0:
+            distances[i] = np.nan
+            continue
+        x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
+        if _is_planar(normals[j]):
+            distances[i] = abs(_along(normals[j], x, y, z))
+        else:
+            distances[i] = -np.sqrt(x * x + y * y + z * z)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _is_planar(normal):
+    return normal[0] != 0.0 or normal[1] != 0.0 or normal[2] != 0.0
+
+
+@njit(nogil=True, cache=True, inline="always")
 def _along(normal, x, y, z):
     return normal[0] * x + normal[1] * y + normal[2] * z
 
 
-@njit(cache=True)
-def _distances(moved, matches, means, normals, planar, distances):
-    """Write the distances to planes, or where there is not one plane, to means; return how many."""
-    for wanted in (True, False):
-        count = 0
-        for i in range(len(moved)):
-            j = matches[i]
-            if j < 0 or planar[j] != wanted:
-                continue
-            x = moved[i, 0] - means[j, 0]
-            y = moved[i, 1] - means[j, 1]
-            z = moved[i, 2] - means[j, 2]
-            if wanted:
-                distances[count] = abs(_along(normals[j], x, y, z))
-            else:
-                distances[count] = np.sqrt(x * x + y * y + z * z)
-            count += 1
-        if count:
-            return count
-    return 0
-
-
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _accumulate(
-    moved, ages, position, matches, means, normals, planar, width, tolerance, hessian, gradient
+    first, last, moved, ages, bent, position, matches, means, normals, width, tolerance, sums
 ):
-    inliers, outliers, squares = 0, 0, 0.0
-    row = np.empty(12)
-    axis = np.empty(3)
-    for i in range(len(moved)):
+    row, products = np.empty(6), np.empty(21)
+    for i in range(first, last):
         j = matches[i]
         if j < 0:
-            outliers += 1
+            sums[_OUTLIERS] += 1.0
             continue
         x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
         lx, ly, lz = moved[i, 0] - position[0], moved[i, 1] - position[1], moved[i, 2] - position[2]
-        weight = _POINT_WEIGHT
-        rows = 3
-        if planar[j]:
-            rows = 1
-            square = _along(normals[j], x, y, z) ** 2
-            weight = (width * width / (width * width + square)) ** 2
-            if square <= tolerance * tolerance:
-                inliers += 1
-                squares += square
-            else:
-                outliers += 1
-        for r in range(rows):
-            if planar[j]:
-                axis[:] = normals[j]
-            else:
-                axis[:] = 0.0
-                axis[r] = 1.0
-            error = _along(axis, x, y, z)
-            row[0], row[1], row[2] = axis[0], axis[1], axis[2]
-            row[3] = ly * axis[2] - lz * axis[1]
-            row[4] = lz * axis[0] - lx * axis[2]
-            row[5] = lx * axis[1] - ly * axis[0]
-            for a in range(6):
-                row[6 + a] = ages[i] * row[a]
-            # Scans without times have no second half.
-            columns = 12 if ages[i] != 0.0 else 6
-            for a in range(columns):
-                gradient[a] += weight * row[a] * error
-                for b in range(a, columns):
-                    hessian[a, b] += weight * row[a] * row[b]
-    for a in range(12):
-        for b in range(a):
-            hessian[a, b] = hessian[b, a]
-    return inliers, outliers, squares
+        age = ages[i] if bent else 0.0
+        if not _is_planar(normals[j]):
+            # One row for each axis.
+            for axis in range(3):
+                row[:] = 0.0
+                row[axis] = 1.0
+                if axis == 0:
+                    error, row[4], row[5] = x, lz, -ly
+                elif axis == 1:
+                    error, row[3], row[5] = y, -lz, lx
+                else:
+                    error, row[3], row[4] = z, ly, -lx
+                _add_row(row, error, _POINT_WEIGHT, age, products, sums)
+            continue
+        normal = normals[j]
+        error = _along(normal, x, y, z)
+        square = error * error
+        if square <= tolerance * tolerance:
+            sums[_INLIERS] += 1.0
+            sums[_SQUARES] += square
+        else:
+            sums[_OUTLIERS] += 1.0
+        row[0], row[1], row[2] = normal[0], normal[1], normal[2]
+        row[3] = ly * normal[2] - lz * normal[1]
+        row[4] = lz * normal[0] - lx * normal[2]
+        row[5] = lx * normal[1] - ly * normal[0]
+        weight = (width * width / (width * width + square)) ** 2
+        _add_row(row, error, weight, age, products, sums)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _add_row(row, error, weight, age, products, sums):
+    """Add one residual: its derivatives by the pose are ``row``, by the twist ``age * row``."""
+    place = 0
+    for a in range(6):
+        scaled = weight * row[a]
+        sums[_GRADIENT + a] += scaled * error
+        for b in range(a, 6):
+            products[place] = scaled * row[b]
+            place += 1
+    for k in range(21):
+        sums[_HESSIAN + k] += products[k]
+    # Scans without times have no second half.
+    if age != 0.0:
+        for a in range(6):
+            sums[_AGED_GRADIENT + a] += age * weight * row[a] * error
+        for k in range(21):
+            sums[_AGED + k] += age * products[k]
+            sums[_TWICE_AGED + k] += age * age * products[k]

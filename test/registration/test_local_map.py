@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.registration.local_map import LocalMap, smallest_eigenvector
+from geoaccel_ros.threads import Threads
 
 VOXEL = 0.5
 
@@ -60,18 +61,50 @@ def test_normals_of_a_plane_and_none_of_a_line_or_a_ball():
     local.add(np.vstack([plane, line, ball]), np.zeros(3))
     x = local.means[:, 0]
     on_plane = np.abs(x) < 5.0
-    assert local.planar[on_plane].mean() > 0.98
-    along = np.abs(local.normals[on_plane & local.planar] @ normal)
+    planar = local.normals.any(axis=1)
+    assert planar[on_plane].mean() > 0.98
+    along = np.abs(local.normals[on_plane & planar] @ normal)
     assert np.degrees(np.arccos(np.minimum(along, 1.0))).max() < 5.0
-    assert not local.planar[x > 10.0].any()
-    assert local.planar[x < -10.0].mean() < 0.05
-    assert not local.normals[~local.planar].any()
+    assert not planar[x > 10.0].any()
+    assert planar[x < -10.0].mean() < 0.05
+
+
+def test_in_the_plane_a_line_has_a_normal_across_it():
+    rng = np.random.default_rng(1)
+    along, across = np.array([0.6, 0.8, 0.0]), np.array([-0.8, 0.6, 0.0])
+    line = rng.uniform(-5, 5, (3000, 1)) * along + rng.normal(0, 0.01, (3000, 1)) * across
+    heap = np.array([20.0, 0, 0]) + rng.uniform(-1.5, 1.5, (5000, 3)) * [1, 1, 0]
+    local = LocalMap(VOXEL, 100.0, 10_000, np.zeros(3), planar=True)
+    local.add(np.vstack([line, heap]), np.zeros(3))
+    on_line = local.means[:, 0] < 10.0
+    np.testing.assert_allclose(np.abs(local.normals[on_line] @ across), 1.0, atol=0.01)
+    assert local.normals[~on_line].any(axis=1).mean() < 0.1
+
+
+# The first two by the hash, the others by the tree.
+@pytest.mark.parametrize("radius", [0.1, 0.9, 1.1, 6.0])
+def test_nearest_mean_equals_brute_force(radius):
+    rng = np.random.default_rng(5)
+    local = LocalMap(VOXEL, 100.0, 10_000, np.array([7.0, -3.0, 90.0]), threads=Threads(2))
+    queries = rng.uniform(-6, 6, (3000, 3))
+    indices = np.empty(3000, np.int64)
+    for _ in range(2):  # also once it has grown
+        local.add(rng.normal(0.0, 2.0, (1500, 3)) + local.origin, local.origin)
+        local.nearest(queries, radius, indices)
+        distances = np.linalg.norm(local.means[None] - queries[:, None], axis=2)
+        nearest = distances.min(axis=1)
+        assert ((indices >= 0) == (nearest <= radius)).all()
+        found = indices >= 0
+        # The tree compares in float32.
+        np.testing.assert_allclose(
+            distances[np.flatnonzero(found), indices[found]], nearest[found], atol=1e-5
+        )
 
 
 def test_a_few_points_have_no_normal():
     local = make()
     local.add(np.array([[0.1, 0.1, 0.1], [0.2, 0.1, 0.1], [0.1, 0.2, 0.1]]), np.zeros(3))
-    assert local.size == 1 and not local.planar[0]
+    assert local.size == 1 and not local.normals.any()
 
 
 # An origin as far from zero as the centre then moves from it, and one of UTM size.

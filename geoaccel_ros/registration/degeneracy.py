@@ -1,0 +1,34 @@
+"""Directions of motion that a scene does not fix: along a corridor, over a plain."""
+
+import numpy as np
+
+
+def unobserved(hessian: np.ndarray, scale: np.ndarray, share: float) -> np.ndarray:
+    """Return the directions (K, n) of a step that change the residuals next to nothing.
+
+    Eigenvectors of the scaled Hessian whose eigenvalue is below ``share`` of the largest (Zhang et
+    al., On degeneracy of optimization-based state estimation, ICRA 2016).
+
+    Parameters
+    ----------
+    hessian : ndarray (n, n)
+    scale : ndarray (n,)
+        A step is ``scale`` times the scaled one: rotations are counted in radii of the cloud, so
+        that neither the unit of length nor the size of the scene decides.
+    share : float
+
+    Returns
+    -------
+    ndarray (K, n)
+        Orthonormal, of the scaled step.
+    """
+    values, vectors = np.linalg.eigh(hessian * np.outer(scale, scale))
+    return vectors[:, values <= share * max(values[-1], np.finfo(float).tiny)].T
+
+
+def without(directions: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the matrix (n, n) that takes the unobserved directions out of a step.
+
+    With it as ``P``, ``P.T @ hessian @ P`` and ``P.T @ gradient`` say nothing of them.
+    """
+    return np.eye(len(scale)) - (scale[:, None] * directions.T) @ (directions / scale)
