@@ -95,7 +95,7 @@ class LocalMap:
 
     @property
     def normals(self) -> np.ndarray:
-        """Unit normals (M, 3) of the surface around each voxel, zero where there is none; a view."""
+        """Unit normals (M, 3) of the surface around each voxel, zero for none; a view."""
         return self._normals[: self.size]
 
     @property

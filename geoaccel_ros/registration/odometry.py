@@ -20,9 +20,9 @@ from geoaccel_ros.registration.scan_matching import NormalEquations
 from geoaccel_ros.registration.sweep import Sweep
 
 # The farthest match in voxels, unless given: a scan that starts at 15 m/s lies 1.5 m off, two
-# voxels of a street; a hand that turns by 13 degrees between two scans moves a room's walls by four.
+# voxels of a street; a hand that turns by 13 degrees between two scans moves a room's walls four.
 _MAX_DIST_VOXELS = 4.0
-# Matches are searched this many standard deviations of the predictions' errors around, and a voxel.
+# Matches are sought this many standard deviations of the predictions' errors off, and a voxel.
 _SURPRISES = 2.0
 # Share of the newest error in their mean square, once there are as many, and how many of them tell
 # enough to be trusted.

@@ -108,7 +108,7 @@ class ScanMatcher:
             Match anew, each point to the nearest mean within this distance (metres); None: the
             matches of the last call serve.
         bent : bool
-            Whether the twist shows in the shape of the scan; if not it has no part in the residuals.
+            Whether the twist shows in the scan's shape; if not it has no part in the residuals.
         """
         # In coordinates of the map, which are small.
         T_map_base = T_odom_base.copy()
