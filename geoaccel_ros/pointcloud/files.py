@@ -9,7 +9,7 @@ from geoaccel_ros.pointcloud.formats import kitti_bin, las, npy, pcd, ply, text
 from geoaccel_ros.pointcloud.formats.malformed import Malformed
 from geoaccel_ros.pointcloud.layout import from_xyz
 
-__all__ = ["PointFileError", "from_xyz", "read_points", "write_points"]
+__all__ = ["EmptyPointFile", "PointFileError", "from_xyz", "read_points", "write_points"]
 
 _READERS = {
     ".bin": kitti_bin.read,
@@ -31,6 +31,10 @@ class PointFileError(ValueError):
     """A file that is no point cloud that can be read; one line names it and says why."""
 
 
+class EmptyPointFile(PointFileError):
+    """A sound file without points."""
+
+
 def read_points(path: str | Path) -> np.ndarray:
     """Read a cloud.
 
@@ -50,7 +54,8 @@ def read_points(path: str | Path) -> np.ndarray:
     Raises
     ------
     PointFileError
-        If the file cannot be read, is malformed, or has no points or no x, y, z.
+        If the file cannot be read, is malformed, or has no points (:class:`EmptyPointFile`) or
+        no x, y, z.
     """
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
@@ -73,7 +78,7 @@ def read_points(path: str | Path) -> np.ndarray:
         if points.dtype[axis].kind not in "fiu":
             raise _refusal(path, f"{axis} is no number but {points.dtype[axis]}")
     if not len(points):
-        raise _refusal(path, "no points")
+        raise EmptyPointFile(f"{path}: no points")
     return points
 
 
