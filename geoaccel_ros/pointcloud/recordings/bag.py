@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rosbags.rosbag1 import Reader as Rosbag1Reader
 from rosbags.rosbag2 import Reader as Rosbag2Reader
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from geoaccel_ros.pointcloud.layout import LayoutError
 from geoaccel_ros.pointcloud.messages import points_from_message
@@ -46,6 +46,10 @@ class Bag:
         self._path = path
         self._is_ros1 = path.suffix == ".bag"
         self._types = get_typestore(Stores.ROS1_NOETIC if self._is_ros1 else Stores.LATEST)
+        if self._is_ros1:
+            # The one type that rosbags lacks for ROS 1.
+            definition = "geometry_msgs/TransformStamped[] transforms\n"
+            self._types.register(get_types_from_msg(definition, _TRANSFORMS))
         self._reader = (Rosbag1Reader if self._is_ros1 else Rosbag2Reader)(path)
         # Of a broken file, rosbags raises whatever its parser stumbled over.
         try:
