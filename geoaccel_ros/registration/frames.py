@@ -26,6 +26,8 @@ class FramesConfig(Configuration):
 
     def __post_init__(self):
         super().__post_init__()
+        for name in ("odom_frame", "base_frame"):
+            object.__setattr__(self, name, clean_frame(getattr(self, name)))
         if not self.odom_frame or not self.base_frame or self.odom_frame == self.base_frame:
             raise ConfigurationError(
                 f"parameters 'odom_frame' ('{self.odom_frame}') and 'base_frame' "
@@ -34,25 +36,31 @@ class FramesConfig(Configuration):
 
 
 def mount_matrix(lidar_mount: Sequence[float]) -> np.ndarray | None:
-    """Return T_base_lidar (4, 4) of the parameter ``lidar_mount``; None where it is empty.
+    """Return T_base_lidar of the parameter ``lidar_mount`` as :func:`pose_matrix`."""
+    return pose_matrix("lidar_mount", lidar_mount, "to take it from /tf_static")
 
-    x y z [m] roll pitch yaw [rad], about fixed axes (REP 103).
+
+def pose_matrix(name: str, numbers: Sequence[float], empty: str) -> np.ndarray | None:
+    """Return the pose (4, 4) that the parameter ``name`` holds; None where it is empty.
+
+    x y z [m] roll pitch yaw [rad], about fixed axes (REP 103). ``empty`` completes the message:
+    what leaving it empty is for.
 
     Raises
     ------
     ConfigurationError
         If it has neither 0 nor 6 numbers.
     """
-    if not len(lidar_mount):
+    if not len(numbers):
         return None
-    if len(lidar_mount) != 6:
+    if len(numbers) != 6:
         raise ConfigurationError(
-            f"parameter 'lidar_mount' has {len(lidar_mount)} numbers, must be x y z roll pitch "
-            "yaw, or empty to take it from /tf_static"
+            f"parameter '{name}' has {len(numbers)} numbers, must be x y z roll pitch yaw, or "
+            f"empty {empty}"
         )
     matrix = np.eye(4)
-    matrix[:3, :3] = Rotation.from_euler("xyz", lidar_mount[3:]).as_matrix()
-    matrix[:3, 3] = lidar_mount[:3]
+    matrix[:3, :3] = Rotation.from_euler("xyz", numbers[3:]).as_matrix()
+    matrix[:3, 3] = numbers[:3]
     return matrix
 
 

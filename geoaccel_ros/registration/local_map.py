@@ -1,9 +1,10 @@
 """The local map: a voxel hash of Gaussians around the sensor, bounded in extent and memory.
 
-Each voxel holds the count, mean and covariance of the points that fell into it, and the normal of
-the surface around it. The hash is what is searched, too: it grows with the map, where a tree would
-be built anew for each scan. Cf. Biber and Strasser, The Normal Distributions Transform, IROS 2003,
-and for planar against non-planar voxels Lee et al., GenZ-ICP, RA-L 2025.
+Each voxel holds the count, mean and covariance of the points that fell into it, and what those
+around it form: a surface, a line, or neither. The hash is what is searched, too: it grows with the
+map, where a tree would be built anew for each scan. Cf. Biber and Strasser, The Normal
+Distributions Transform, IROS 2003, and for planar against non-planar voxels Lee et al., GenZ-ICP,
+RA-L 2025.
 """
 
 import numpy as np
@@ -19,11 +20,14 @@ _COUNT_CAP = 100.0
 _FEWEST_FOR_A_NORMAL = 6.0
 # With eigenvalues s0 <= s1 <= s2 of a neighbourhood: flat when s0 is below this part of s1 …
 _FLAT = 0.1
-# … and wide when s1 is above this part of s2. A single ring on the ground is long, not wide: its
-# smallest eigenvector is noise, and a normal across the ring would lock the pose onto it.
+# … and wide when s1 is above this part of s2; else it is a line: the smallest eigenvector is noise.
 _WIDE = 0.05
+# A line that rises by more than this (sine of its slope) stands: a pole, whose mean has a place.
+_STANDING = 0.5
 # Of the two eigenvalues in the plane, for a lidar that sees a single line of each wall.
 _STRAIGHT = 0.1
+# What a voxel is: too little to tell, on a surface, on a line that lies, or a thing with a place.
+NONE, PLANE, LINE, POINT = np.int8(0), np.int8(1), np.int8(2), np.int8(3)
 # Columns of a voxel's row.
 _COUNT, _MEAN, _SCATTER = 0, 1, 4
 # Up to this many voxels away the hash is searched.
@@ -75,6 +79,7 @@ class LocalMap:
         # Count, mean and scatter side by side: what is read together lies together.
         self._gaussians = np.empty((capacity, 10))
         self._normals = np.empty((capacity, 3))
+        self._kinds = np.empty(capacity, np.int8)
         # Points in the voxel when its normal was found.
         self._counts_at_normal = np.empty(capacity)
         self._latest = np.zeros(capacity, np.bool_)
@@ -95,8 +100,13 @@ class LocalMap:
 
     @property
     def normals(self) -> np.ndarray:
-        """Unit normals (M, 3) of the surface around each voxel, zero for none; a view."""
+        """Unit vectors (M, 3): across planes, along lines, zero for the rest; a view."""
         return self._normals[: self.size]
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """NONE, PLANE, LINE or POINT of each voxel, (M,) of int8; a view."""
+        return self._kinds[: self.size]
 
     @property
     def covariances(self) -> np.ndarray:
@@ -143,6 +153,7 @@ class LocalMap:
             self._table,
             self._planar,
             self._normals,
+            self._kinds,
             self._counts_at_normal,
             block=_SHARE,
         )
@@ -191,7 +202,13 @@ class LocalMap:
             keep[:] = False
             keep[np.argpartition(squares, room)[:room]] = True
         kept = np.flatnonzero(keep)
-        for array in (self._keys, self._gaussians, self._normals, self._counts_at_normal):
+        for array in (
+            self._keys,
+            self._gaussians,
+            self._normals,
+            self._kinds,
+            self._counts_at_normal,
+        ):
             array[: len(kept)] = array[kept]
         self.size = len(kept)
         _rehash(self._keys[: self.size], self._table)
@@ -331,9 +348,9 @@ def _add(points, inverse_voxel, keys, gaussians, counts_at_normal, table, size, 
 
 @njit(nogil=True, cache=True)
 def _update_normals(
-    first, last, indices, keys, gaussians, table, planar, normals, counts_at_normal
+    first, last, indices, keys, gaussians, table, planar, normals, kinds, counts_at_normal
 ):
-    """Find the normal around each voxel from the Gaussian of its 27 neighbours together.
+    """Find what lies around each voxel from the Gaussian of its 27 neighbours together.
 
     Again only where the voxel has grown by a tenth since: what many points found few more do not
     change. A full one has its normal found again each time, for its surroundings may be younger.
@@ -372,36 +389,41 @@ def _update_normals(
                     scatter[5] += row[_SCATTER + 5] + n * z * z
         normal = normals[i]
         normal[:] = 0.0
+        kinds[i] = NONE
         if count < _FEWEST_FOR_A_NORMAL:
             continue
         mx, my, mz = sx / count, sy / count, sz / count
         xx, xy = scatter[0] / count - mx * mx, scatter[1] / count - mx * my
-        yy = scatter[3] / count - my * my
+        yy, zz = scatter[3] / count - my * my, scatter[5] / count - mz * mz
         if planar:
-            _line_normal(xx, xy, yy, normal)
+            kinds[i] = PLANE if _line_normal(xx, xy, yy, normal) else POINT
             continue
-        smallest, middle, largest = smallest_eigenvector(
-            xx,
-            xy,
-            scatter[2] / count - mx * mz,
-            yy,
-            scatter[4] / count - my * mz,
-            scatter[5] / count - mz * mz,
-            normal,
-        )
-        if smallest >= _FLAT * middle or middle <= _WIDE * largest:
+        xz, yz = scatter[2] / count - mx * mz, scatter[4] / count - my * mz
+        smallest, middle, largest = smallest_eigenvector(xx, xy, xz, yy, yz, zz, normal)
+        if middle > _WIDE * largest:
+            kinds[i] = PLANE if smallest < _FLAT * middle else POINT
+        elif zz > _STANDING**2 * (xx + yy + zz):
+            # Of a line, the share of the variance along z is the square of its slope's sine.
+            kinds[i] = POINT
+        else:
+            kinds[i] = LINE
+            # The largest eigenvector of a matrix is the smallest of its negative.
+            smallest_eigenvector(-xx, -xy, -xz, -yy, -yz, -zz, normal)
+        if kinds[i] == POINT:
             normal[:] = 0.0
 
 
 @njit(nogil=True, cache=True, inline="always")
 def _line_normal(xx, xy, yy, normal):
-    """Fill in the horizontal normal of points whose covariance is that of a line from above."""
+    """Fill in the horizontal normal of points that form a line from above; return whether so."""
     mean, half = 0.5 * (xx + yy), 0.5 * (xx - yy)
     root = np.hypot(half, xy)
-    if mean - root < _STRAIGHT * (mean + root):
-        # The line runs at half the angle of (half, xy); across it is a right angle further.
-        angle = 0.5 * np.arctan2(xy, half) + 0.5 * np.pi
-        normal[0], normal[1] = np.cos(angle), np.sin(angle)
+    if mean - root >= _STRAIGHT * (mean + root):
+        return False
+    # The line runs at half the angle of (half, xy); across it is a right angle further.
+    angle = 0.5 * np.arctan2(xy, half) + 0.5 * np.pi
+    normal[0], normal[1] = np.cos(angle), np.sin(angle)
+    return True
 
 
 @njit(nogil=True, cache=True)

@@ -45,7 +45,7 @@ _REMATCH = 0.05
 # Steps below this end the iteration: metres and radians.
 _STEP = 1e-4
 # A direction with less than this part of the best one's information is left to the prediction.
-_UNOBSERVED = 3e-3
+_UNOBSERVED = 4e-3
 # Nobody knows whether a body moves along such a direction. Slower than this in all the others, it
 # stands: metres and (at the root mean square range) metres a second.
 _REST = 0.05
@@ -414,13 +414,12 @@ class Odometry:
             gradient = equations.gradient[moving] / equations.deviation**2
             size = len(self._moving)
             directions = unobserved(information[:size, :size], scale, _UNOBSERVED)
-            if len(directions):
-                observed = np.kron(np.eye(2), without(directions, scale))
-                information = observed.T @ information @ observed
-                gradient = observed.T @ gradient
-            information += prior
-            gradient = gradient + prior @ motion.minus(predicted)[moving]
-            step[moving] = -np.linalg.solve(information, gradient)
+            observed = np.kron(np.eye(2), without(directions, scale))
+            information = observed.T @ information @ observed + prior
+            gradient = observed.T @ gradient + prior @ motion.minus(predicted)[moving]
+            # Nor does what is observed drag the rest along: the prediction's errors may seem to go
+            # together by chance where they are large.
+            step[moving] = -observed @ np.linalg.solve(information, gradient)
             motion = motion.corrected(step)
             shift += float(np.linalg.norm(step[:3]) + sweep.reach * np.linalg.norm(step[3:6]))
             if np.max(np.abs(step[:6])) < _STEP:

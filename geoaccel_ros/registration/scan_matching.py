@@ -6,13 +6,15 @@ import numpy as np
 from numba import njit
 
 from geoaccel_ros.registration.deskew import move_along
-from geoaccel_ros.registration.local_map import LocalMap
+from geoaccel_ros.registration.local_map import LINE, NONE, PLANE, POINT, LocalMap
 from geoaccel_ros.threads import Threads
 
-# Weight of a match to a voxel without a plane against one with. Its mean lies where the sensor's
-# rings happened to fall, and they fall there again from wherever it looks: at 0.05 the pose sticks
-# to the rings in a corridor (3.8 m in 15 m lost), here 0.04 m; trees and poles alone still hold it.
-_POINT_WEIGHT = 0.01
+# Weights of matches to lines and to things without a plane, against 1 of one with. The means of
+# these lie where the sensor's rings happened to fall, and they fall there again from wherever it
+# looks; trees and poles alone still hold a pose.
+_LINE_WEIGHT, _POINT_WEIGHT = 0.1, 0.01
+# A ray that runs along a line tells nothing across it.
+_LEAST_SINE = 0.1
 # Points that are worth a thread's start.
 _SHARE = 1024
 
@@ -57,8 +59,11 @@ class NormalEquations:
 class ScanMatcher:
     """One scan's matches in a local map, and the normal equations that they give.
 
-    To a planar voxel the residual is the distance along its normal, to another the vector to its
-    mean, with a small weight. Both go through the Geman-McClure kernel, whose width is three
+    To a planar voxel the residual is the distance along its normal. A line that lies is mostly a
+    ring of the sensor's on a surface seen at a grazing angle, or else neighbouring rings would have
+    shown it: across the line and the ray the distance counts, along the ray the ring goes where the
+    sensor goes. To other voxels the residual is the vector to the mean, with a small weight. All go
+    through the Geman-McClure kernel, whose width is three
     standard deviations; these the residuals themselves tell (median absolute deviation).
 
     Parameters
@@ -122,6 +127,7 @@ class ScanMatcher:
             len(self._points),
             self._map.means,
             self._map.normals,
+            self._map.kinds,
             self._moved,
             self._matches,
             self._distances,
@@ -139,6 +145,7 @@ class ScanMatcher:
             self._matches,
             self._map.means,
             self._map.normals,
+            self._map.kinds,
             3.0 * deviation,
             self._tolerance,
         )
@@ -178,33 +185,35 @@ def _equations(sums: np.ndarray, deviation: float) -> NormalEquations:
 
 
 @njit(nogil=True, cache=True)
-def _measure(first, last, means, normals, moved, matches, distances):
-    """Write the distances to planes, those to means as negative numbers, NaN for no match."""
+def _measure(first, last, means, normals, kinds, moved, matches, distances):
+    """Write the distances to planes, those to means as negative numbers, NaN for all others."""
     for i in range(first, last):
         j = matches[i]
-        if j < 0:
+        if j < 0 or kinds[j] == NONE or kinds[j] == LINE:
             distances[i] = np.nan
             continue
         x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
-        if _is_planar(normals[j]):
-            distances[i] = abs(_along(normals[j], x, y, z))
+        if kinds[j] == PLANE:
+            distances[i] = abs(normals[j, 0] * x + normals[j, 1] * y + normals[j, 2] * z)
         else:
             distances[i] = -np.sqrt(x * x + y * y + z * z)
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _is_planar(normal):
-    return normal[0] != 0.0 or normal[1] != 0.0 or normal[2] != 0.0
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _along(normal, x, y, z):
-    return normal[0] * x + normal[1] * y + normal[2] * z
-
-
 @njit(nogil=True, cache=True)
 def _accumulate(
-    first, last, moved, ages, bent, position, matches, means, normals, width, tolerance, sums
+    first,
+    last,
+    moved,
+    ages,
+    bent,
+    position,
+    matches,
+    means,
+    normals,
+    kinds,
+    width,
+    tolerance,
+    sums,
 ):
     row, products = np.empty(6), np.empty(21)
     for i in range(first, last):
@@ -212,10 +221,12 @@ def _accumulate(
         if j < 0:
             sums[_OUTLIERS] += 1.0
             continue
+        if kinds[j] == NONE:
+            continue
         x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
         lx, ly, lz = moved[i, 0] - position[0], moved[i, 1] - position[1], moved[i, 2] - position[2]
         age = ages[i] if bent else 0.0
-        if not _is_planar(normals[j]):
+        if kinds[j] == POINT:
             # One row for each axis.
             for axis in range(3):
                 row[:] = 0.0
@@ -228,19 +239,26 @@ def _accumulate(
                     error, row[3], row[4] = z, ly, -lx
                 _add_row(row, error, _POINT_WEIGHT, age, products, sums)
             continue
-        normal = normals[j]
-        error = _along(normal, x, y, z)
+        nx, ny, nz = normals[j, 0], normals[j, 1], normals[j, 2]
+        weight = 1.0
+        if kinds[j] == LINE:
+            nx, ny, nz = ny * lz - nz * ly, nz * lx - nx * lz, nx * ly - ny * lx
+            length = np.sqrt(nx * nx + ny * ny + nz * nz)
+            if length <= _LEAST_SINE * np.sqrt(lx * lx + ly * ly + lz * lz):
+                continue
+            nx, ny, nz = nx / length, ny / length, nz / length
+            weight = _LINE_WEIGHT
+        error = nx * x + ny * y + nz * z
         square = error * error
-        if square <= tolerance * tolerance:
-            sums[_INLIERS] += 1.0
-            sums[_SQUARES] += square
-        else:
-            sums[_OUTLIERS] += 1.0
-        row[0], row[1], row[2] = normal[0], normal[1], normal[2]
-        row[3] = ly * normal[2] - lz * normal[1]
-        row[4] = lz * normal[0] - lx * normal[2]
-        row[5] = lx * normal[1] - ly * normal[0]
-        weight = (width * width / (width * width + square)) ** 2
+        if kinds[j] == PLANE:
+            if square <= tolerance * tolerance:
+                sums[_INLIERS] += 1.0
+                sums[_SQUARES] += square
+            else:
+                sums[_OUTLIERS] += 1.0
+        row[0], row[1], row[2] = nx, ny, nz
+        row[3], row[4], row[5] = ly * nz - lz * ny, lz * nx - lx * nz, lx * ny - ly * nx
+        weight *= (width * width / (width * width + square)) ** 2
         _add_row(row, error, weight, age, products, sums)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.deskew import deskew
-from geoaccel_ros.registration.local_map import LocalMap
+from geoaccel_ros.registration.local_map import NONE, PLANE, LocalMap
 from geoaccel_ros.registration.scan_matching import ScanMatcher
 from geoaccel_ros.threads import Threads
 
@@ -42,13 +42,13 @@ TWIST = np.array([0.3, 0.1, 0.0, 0.1, -0.2, 0.3])
 @pytest.mark.parametrize("radius", [0.4, 3.0])
 def test_gradient_is_the_cost_s_derivative_for_pose_and_twist(radius):
     local_map, points, ages = room()
-    planar = local_map.normals.any(axis=1)
+    planar = local_map.kinds == PLANE
 
     def moved_by(pose, twist):
         return se3.apply(pose, deskew(points, ages, twist, 0.0)) - ORIGIN
 
     matches = brute_force(local_map, moved_by(POSE, TWIST), radius)
-    matched = matches >= 0
+    matched = (matches >= 0) & (local_map.kinds[matches] != NONE)
     assert planar[matches[matched]].sum() > 500 and (~planar[matches[matched]]).sum() > 20
 
     def cost(step):
@@ -80,7 +80,7 @@ def test_hessian_is_the_sum_over_its_rows():
     matches = brute_force(local_map, moved, 0.4)
     expected = np.zeros((12, 12))
     for lever, age, match in zip(levers, ages, matches, strict=True):
-        if match < 0:
+        if match < 0 or local_map.kinds[match] == NONE:
             continue
         normal = local_map.normals[match]
         axes, weight = ([normal], 1.0) if normal.any() else (np.eye(3), 0.01)
