@@ -1,269 +1,197 @@
 """geoaccel odometry: the poses of a recorded sequence of scans."""
 
 import argparse
-import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
+import yaml
 
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.options import add_options
 from geoaccel_ros.cli.output import write_json
-from geoaccel_ros.cli.trajectories import (
-    read_kitti_poses,
-    read_numbers,
-    write_kitti_poses,
-    write_tum_poses,
-)
+from geoaccel_ros.cli.recorded_odometry import RecordedOdometry, RecordedOdometryConfig
+from geoaccel_ros.cli.trajectories import write_kitti_poses, write_tum_poses
+from geoaccel_ros.cli.trajectory_picture import draw_trajectory
+from geoaccel_ros.cli.truth import Comparison, Truth
 from geoaccel_ros.config import ConfigurationError
-from geoaccel_ros.pointcloud.files import PointFileError, read_points
-from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
-from geoaccel_ros.pointcloud.times import point_times
-from geoaccel_ros.registration.metrics import (
-    absolute_trajectory_error,
-    kitti_error,
-    path_length,
-    relative_pose_error,
-)
-from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
+from geoaccel_ros.pointcloud.recordings import Bag, RecordingError, ScanFolder, open_recording
+from geoaccel_ros.pointcloud.times import PointTimes
+from geoaccel_ros.registration.metrics import path_length
 from geoaccel_ros.ros.params_file import read_mapping, read_parameters
 
-_SUFFIXES = (".bin", ".las", ".laz", ".npy", ".pcd", ".ply", ".pts", ".xyz")
-# What else lies in a folder of scans is of these kinds too.
-_SUFFIXES_IF_ALONE = (".csv", ".txt")
-_NO_SCANS = ("times.txt", "poses.txt", "calib.txt")
-# Where a folder has no times.txt.
-_PERIOD = 0.1
-# Frames over which the relative error is taken where the path is too short for KITTI's 100 m.
-_RELATIVE_FRAMES = 10
-
-
-@dataclass(frozen=True)
-class ScanFolder:
-    """Scans in the order of their names, with their stamps in seconds."""
-
-    files: list[Path]
-    stamps: np.ndarray
+_NODE = "lidar_odometry"
 
 
 def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "odometry",
-        help="poses of a folder of scans",
-        description="Register scan after scan; no scan is ever dropped for want of time.",
+        help="poses of a bag or a folder of scans",
+        description="Register scan after scan; no scan is ever dropped for want of time. With "
+        "--output DIR: poses_tum.txt, poses_kitti.txt, trajectory.png, timing.csv and config.yaml.",
     )
     parser.add_argument(
         "path",
         metavar="PATH",
-        help="KITTI folder (velodyne/*.bin, times.txt, poses.txt) or folder of scans "
+        help="a bag of ROS 1 (.bag) or ROS 2 (folder, .mcap, .db3), a KITTI folder "
+        "(velodyne/*.bin, times.txt, poses.txt, calib.txt), or a folder of scans "
         "(.bin, .las, .laz, .npy, .pcd, .ply, .pts, .xyz; .csv and .txt where there is no other; "
         "a times.txt beside them is used)",
     )
     parser.add_argument(
+        "--topic", metavar="NAME", help="the clouds' topic in a bag that has them on several"
+    )
+    parser.add_argument(
         "--config",
         metavar="YAML",
-        help="parameters of odometry: a ROS parameter file with a section lidar_odometry, or "
-        "names and values alone",
+        help=f"parameters: a ROS parameter file with a section {_NODE}, or names and values alone",
     )
-    parser.add_argument("--output", metavar="DIR", help="write poses and a picture there")
+    parser.add_argument("--output", metavar="DIR", help="write poses, times and a picture there")
     parser.add_argument(
         "--truth",
         metavar="FILE",
-        help="true poses of the lidar, 3 x 4 row-major on each line (default: PATH/poses.txt)",
+        help="true poses of the base (the lidar, where that is taken for it): KITTI (12 numbers on "
+        "each line, a line a cloud; with a calib.txt in PATH those of its camera 0) or TUM (stamp "
+        "x y z qx qy qz qw, interpolated); default: PATH/poses.txt",
     )
-    parser.add_argument("--frames", metavar="N", type=_positive, help="only the first N scans")
+    parser.add_argument("--frames", metavar="N", type=_positive, help="only the first N clouds")
     parser.add_argument(
         "--json", metavar="FILE", help="write the results as JSON, '-' for standard output"
+    )
+    add_options(
+        parser.add_argument_group("parameters", "They win over those of --config."),
+        RecordedOdometryConfig,
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    path = Path(args.path)
-    scans = find_scans(path, args.frames)
-    truth = _truth(path, args.truth, len(scans.files))
-    config = read_config(Path(args.config)) if args.config else OdometryConfig()
-    output = Path(args.output) if args.output else None
+    path, output = Path(args.path), Path(args.output) if args.output else None
+    config = _configuration(args)
+    try:
+        recording = open_recording(path, args.topic)
+    except RecordingError as error:
+        raise UserError(str(error)) from None
+    with recording:
+        clouds = min(len(recording), args.frames or len(recording))
+        truth = _truth(path, args.truth, clouds)
+        if output is not None:
+            _make_folder(output)
+        run = RecordedOdometry(config, recording)
+        run.run(clouds, quiet=args.json == "-")
+    estimate = run.estimate()
+    comparison = truth.compare(estimate) if truth is not None else None
     if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make folder '{output}': {error.strerror}") from None
-
-    odometry = Odometry(config)
-    poses, stamps, statuses, milliseconds = _register_all(odometry, scans, args.json == "-")
-    statistics = milliseconds[statuses != "seeded"]
-    if not len(statistics):
-        statistics = milliseconds
-    result = {
-        "frames": len(poses),
-        "dropped": int(np.count_nonzero(statuses == "skipped")),
-        "failed": int(np.count_nonzero(statuses == "failed")),
-        "ms": {
-            "median": float(np.median(statistics)),
-            "p95": float(np.percentile(statistics, 95)),
-        },
-        "path_m": path_length(poses),
-        "backend": odometry.backend,
-        "backend_reason": odometry.backend_reason,
-        "threads": config.threads,
-        "voxel_m": odometry.voxel,
-    }
-    if truth is not None:
-        result |= _errors(poses, truth)
-    if output is not None:
-        write_kitti_poses(output / "poses_kitti.txt", poses)
-        write_tum_poses(output / "poses_tum.txt", stamps, poses)
-        _plot(output / "trajectory.png", poses, truth, odometry.local_map())
-    _report(args, result)
+        write_kitti_poses(output / "poses_kitti.txt", run.poses())
+        write_tum_poses(output / "poses_tum.txt", estimate.stamps_ns, estimate.poses)
+        run.write_timing(output / "timing.csv")
+        _write_config(output / "config.yaml", config, run)
+        draw_trajectory(output / "trajectory.png", estimate.poses, run.surroundings, comparison)
+    _report(args, _result(config, recording, run, comparison))
     return 0
 
 
-def find_scans(path: Path, frames: int | None = None) -> ScanFolder:
-    """Return the scans of a KITTI folder or of a folder of scans, the first ``frames`` of them.
-
-    Files of .csv and .txt are scans only where there are no others: they may as well be poses.
-    Stamps come from times.txt; without one the scans are taken to be 0.1 s apart.
-
-    Raises
-    ------
-    UserError
-        If there are no scans, or times.txt does not fit them.
-    """
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise UserError(f"'{path}' {what}; give a KITTI folder or a folder of scans")
-    folder = path / "velodyne" if (path / "velodyne").is_dir() else path
-    files = _of_kind(folder, _SUFFIXES) or _of_kind(folder, _SUFFIXES_IF_ALONE)
-    if not files:
-        known = ", ".join(_SUFFIXES + _SUFFIXES_IF_ALONE)
-        raise UserError(f"'{folder}' holds no scans ({known})")
-    stamps = np.arange(len(files)) * _PERIOD
-    times_file = path / "times.txt"
-    if times_file.exists():
-        stamps = read_numbers(times_file, 1)[:, 0]
-        if len(stamps) < len(files):
-            raise UserError(f"'{times_file}': {len(stamps)} stamps for {len(files)} scans")
-        stamps = stamps[: len(files)]
-        if np.any(np.diff(stamps) <= 0.0):
-            raise UserError(f"'{times_file}': its stamps do not rise")
-    return ScanFolder(files[:frames], stamps[:frames])
-
-
-def _of_kind(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    files = (file for file in folder.iterdir() if file.suffix.lower() in suffixes)
-    return sorted(file for file in files if file.name not in _NO_SCANS and file.is_file())
-
-
-def read_config(path: Path) -> OdometryConfig:
-    """Return the parameters in a YAML file; those of the node alone (frames, topics) are skipped.
+def read_config(path: Path) -> dict[str, object]:
+    """Return the parameters in a YAML file; those of the node alone (tf, queues) are left out.
 
     Raises
     ------
     ConfigurationError, UserError
-        If the file cannot be read, or a value is not accepted.
+        If the file cannot be read, or a name alone in it is unknown.
     """
     content = read_mapping(path)
     if any(isinstance(value, dict) for value in content.values()):
-        content = read_parameters(path, "/lidar_odometry")
+        content = read_parameters(path, f"/{_NODE}")
         if not content:
-            raise UserError(f"'{path}': no section lidar_odometry with ros__parameters")
-        known = {declared.name for declared in OdometryConfig.parameters()}
+            raise UserError(f"'{path}': no section {_NODE} with ros__parameters")
+        known = {declared.name for declared in RecordedOdometryConfig.parameters()}
         content = {name: value for name, value in content.items() if name in known}
     try:
-        return OdometryConfig.from_mapping(content)
+        return RecordedOdometryConfig.from_mapping(content).as_dict()
     except ConfigurationError as error:
         raise UserError(f"'{path}': {error}") from None
 
 
-def _register_all(
-    odometry: Odometry, scans: ScanFolder, quiet: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return poses (N, 4, 4), their stamps (N,), statuses (N,) and milliseconds (N,)."""
-    poses, stamps, statuses, milliseconds = [], [], [], []
-    progress = tqdm(
-        zip(scans.files, scans.stamps, strict=True),
-        total=len(scans.files),
-        unit="scan",
-        disable=quiet or not sys.stderr.isatty(),
-    )
-    for file, stamp in progress:
-        try:
-            points = read_points(file)
-            xyz = coordinates(points)
-        except (PointFileError, LayoutError) as error:
-            raise UserError(str(error)) from None
-        started = time.perf_counter()
-        result = odometry.register(xyz, point_times(points, stamp).times, float(stamp))
-        milliseconds.append(1e3 * (time.perf_counter() - started))
-        if result.status in ("skipped", "failed"):
-            tqdm.write(f"{file.name}: {result.status}: {result.reason}", file=sys.stderr)
-        poses.append(result.T_odom_base)
-        stamps.append(result.stamp)
-        statuses.append(result.status)
-    return np.array(poses), np.array(stamps), np.array(statuses), np.array(milliseconds)
+def _configuration(args: argparse.Namespace) -> RecordedOdometryConfig:
+    values = read_config(Path(args.config)) if args.config else {}
+    names = [declared.name for declared in RecordedOdometryConfig.parameters()]
+    values |= {name: getattr(args, name) for name in names if hasattr(args, name)}
+    return RecordedOdometryConfig(**values)
 
 
-def _truth(path: Path, given: str | None, frames: int) -> np.ndarray | None:
+def _truth(path: Path, given: str | None, clouds: int) -> Truth | None:
     file = Path(given) if given else path / "poses.txt"
-    if not given and not file.exists():
+    if not given and not file.is_file():
         return None
-    poses = read_kitti_poses(file)
-    if len(poses) < frames:
-        raise UserError(f"'{file}': {len(poses)} poses for {frames} scans")
-    return poses[:frames]
+    calibration = path / "calib.txt"
+    truth = Truth(file, calibration if calibration.is_file() else None)
+    truth.check(clouds)
+    return truth
 
 
-def _errors(poses: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Return the errors under the names that say which definition they follow."""
-    errors = {
-        "truth_path_m": path_length(truth),
-        "ate_rmse_m": absolute_trajectory_error(poses, truth),
-    }
-    kitti = kitti_error(poses, truth)
-    if kitti is not None:
-        errors["rpe_trans_percent"] = 100.0 * kitti[0]
-        errors["rpe_rot_deg_per_100m"] = float(np.degrees(100.0 * kitti[1]))
-    elif len(poses) > _RELATIVE_FRAMES:
-        translation, rotation = relative_pose_error(poses, truth, _RELATIVE_FRAMES)
-        errors[f"rpe_{_RELATIVE_FRAMES}_frames_m"] = translation
-        errors[f"rpe_{_RELATIVE_FRAMES}_frames_deg"] = float(np.degrees(rotation))
-    return errors
-
-
-def _plot(file: Path, poses: np.ndarray, truth: np.ndarray | None, points: np.ndarray) -> None:
-    """Draw the trajectory from above over the local map, and its height along the path."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 9.0), layout="constrained")
-    top, side = figure.subplots(2, 1, height_ratios=(4, 1))
-    start = poses[0, :3, 3]
-    # The surroundings of the path; the whole range would shrink it to a dot.
-    near = np.abs(points - start).max(axis=1) < 15.0 + 1.2 * np.abs(poses[:, :3, 3] - start).max()
-    top.plot(*points[near][:, :2].T, ".", markersize=1.0, color="0.6", zorder=0)
-    lines = [("odometry", poses, "-", "tab:blue")]
-    if truth is not None:
-        aligned = poses[0] @ np.linalg.inv(truth[0]) @ truth
-        lines.insert(0, ("truth", aligned, "--", "black"))
-    for label, trajectory, style, colour in lines:
-        top.plot(*trajectory[:, :2, 3].T, style, color=colour, label=label)
-        steps = np.linalg.norm(np.diff(trajectory[:, :3, 3], axis=0), axis=1)
-        travelled = np.concatenate([[0.0], np.cumsum(steps)])
-        side.plot(travelled, trajectory[:, 2, 3], style, color=colour)
-    top.plot(*start[:2], "o", color="tab:green", label="start")
-    top.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
-    top.set_adjustable("datalim")
-    top.legend()
-    side.set(xlabel="path [m]", ylabel="z [m]")
-    side.grid(alpha=0.3)
+def _make_folder(output: Path) -> None:
     try:
-        figure.savefig(file, dpi=120)
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make folder '{output}': {error.strerror}") from None
+
+
+def _write_config(file: Path, config: RecordedOdometryConfig, run: RecordedOdometry) -> None:
+    """Write the configuration as the node and --config read it."""
+    # ROS cannot read an empty list: not to be set is to be empty.
+    values = {name: value for name, value in config.as_dict().items() if value != []}
+    section = {f"/**/{_NODE}": {"ros__parameters": values}}
+    text = f"# voxel found: {run.odometry.voxel:.6g} m\n" if config.voxel == 0.0 else ""
+    try:
+        file.write_text(text + yaml.safe_dump(section, sort_keys=False))
     except OSError as error:
         raise UserError(f"cannot write '{file}': {error.strerror}") from None
+
+
+def _result(
+    config: RecordedOdometryConfig,
+    recording: Bag | ScanFolder,
+    run: RecordedOdometry,
+    comparison: Comparison | None,
+) -> dict:
+    timed = [row.ms for row in run.rows if row.status in ("registered", "failed")]
+    timed = timed or [row.ms for row in run.rows if row.status == "seeded"]
+    result = {
+        "frames": len(run.rows),
+        "dropped": sum(run.dropped.values()),
+        "dropped_because": dict(run.dropped),
+        "failed": sum(row.status == "failed" for row in run.rows),
+        "restarts": run.restarts,
+        "ms": {"median": float(np.median(timed)), "p95": float(np.percentile(timed, 95))},
+        "path_m": path_length(run.estimate().poses),
+        "layout": run.layout,
+        "point_times": _describe(run.point_times, run.without_times),
+        "mount": run.mounts.describe(),
+        "backend": run.odometry.backend,
+        "backend_reason": run.odometry.backend_reason,
+        "threads": config.threads,
+        "voxel_m": run.odometry.voxel,
+    }
+    if isinstance(recording, Bag):
+        result["topic"] = recording.topic
+    if comparison is not None:
+        result |= comparison.errors()
+    return result
+
+
+def _describe(point_times: PointTimes, without: int) -> str:
+    """Return where the points' times come from, one line."""
+    if point_times.times is None:
+        return f"none, {point_times.reason}"
+    counts_from = {
+        "header": "from the header's stamp",
+        "absolute": "absolute",
+        "first": "the first point at the header's stamp",
+        "last": "the last point at the header's stamp",
+    }
+    text = f"{point_times.field} [{point_times.unit}], {counts_from[point_times.reference]}"
+    return f"{text}; {without} clouds without" if without else text
 
 
 def _report(args: argparse.Namespace, result: dict) -> None:
@@ -272,8 +200,10 @@ def _report(args: argparse.Namespace, result: dict) -> None:
     if args.json == "-":
         return
     for name, value in result.items():
+        if name == "dropped_because" and not value:
+            continue
         if isinstance(value, dict):
-            value = ", ".join(f"{key} {number:.1f}" for key, number in value.items())
+            value = ", ".join(f"{key} {number:.4g}" for key, number in value.items())
         elif isinstance(value, float):
             value = f"{value:.4g}"
         print(f"{name:22} {value}")

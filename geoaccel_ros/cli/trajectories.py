@@ -1,42 +1,63 @@
 """Trajectories in files: KITTI (3 x 4 matrices) and TUM (stamp, position, quaternion)."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.pointcloud.stamps import format_stamp, parse_stamp
 from geoaccel_ros.registration import se3
 
+# KITTI's and TUM's numbers on a line.
+_KITTI, _TUM = 12, 8
 
-def read_numbers(path: Path, columns: int | None = None) -> np.ndarray:
-    """Return a text file of numbers as (N, columns) float64.
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Poses (N, 4, 4) from a file, with their stamps in nanoseconds where it has them."""
+
+    poses: np.ndarray
+    stamps_ns: list[int] | None = None
+
+
+def read_trajectory(path: Path) -> Trajectory:
+    """Return the poses of a file: KITTI's 12 numbers on each line, or TUM's 8.
+
+    Lines that begin with # are comments.
 
     Raises
     ------
     UserError
-        If it cannot be read, or a line has other than ``columns`` finite numbers.
+        If it cannot be read, holds something else, or TUM's stamps do not rise.
     """
+    rows = _rows(path)
+    columns = len(rows[0]) if rows else 0
+    if columns not in (_KITTI, _TUM) or any(len(row) != columns for row in rows):
+        raise UserError(
+            f"'{path}': {columns} numbers on its first line; poses have 12 on each (KITTI: 3 x 4, "
+            "row by row) or 8 (TUM: stamp x y z qx qy qz qw)"
+        )
     try:
-        rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
         table = np.array(rows, dtype=np.float64)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read '{path}': {getattr(error, 'strerror', error)}") from None
-    except ValueError:
-        raise UserError(f"'{path}': its lines are not numbers, equally many on each") from None
-    if table.ndim != 2 or (columns is not None and table.shape[1] != columns):
-        found = table.shape[1] if table.ndim == 2 else 0
-        raise UserError(f"'{path}': {found} numbers on a line, must be {columns or 'some'}")
+        stamps = [parse_stamp(row[0]) for row in rows] if columns == _TUM else None
+    except ValueError as error:
+        raise UserError(f"'{path}': {error}") from None
     if not np.all(np.isfinite(table)):
         raise UserError(f"'{path}': holds a number that is not finite")
-    return table
-
-
-def read_kitti_poses(path: Path) -> np.ndarray:
-    """Return the poses (N, 4, 4) of a file with a row-major 3 x 4 matrix on each line."""
-    table = read_numbers(path, 12)
     poses = np.tile(np.eye(4), (len(table), 1, 1))
-    poses[:, :3] = table.reshape(-1, 3, 4)
-    return poses
+    if stamps is None:
+        poses[:, :3] = table.reshape(-1, 3, 4)
+        return Trajectory(poses)
+    if any(after <= before for before, after in zip(stamps, stamps[1:], strict=False)):
+        raise UserError(f"'{path}': its stamps do not rise")
+    if np.any(np.abs(np.linalg.norm(table[:, 4:], axis=1) - 1.0) > 0.01):
+        raise UserError(f"'{path}': a quaternion's norm is not 1")
+    poses[:, :3, 3] = table[:, 1:4]
+    poses[:, :3, :3] = Rotation.from_quat(table[:, 4:]).as_matrix()
+    return Trajectory(poses, stamps)
 
 
 def read_transform(path: Path) -> np.ndarray:
@@ -72,20 +93,32 @@ def read_transform(path: Path) -> np.ndarray:
 
 def write_kitti_poses(path: Path, poses: np.ndarray) -> None:
     """Write poses (N, 4, 4) as rows of 12 numbers, every digit of a float64 kept."""
-    _save(path, np.asarray(poses)[:, :3].reshape(-1, 12), "%.17g")
+    rows = np.asarray(poses)[:, :3].reshape(-1, 12)
+    _save(path, "".join(" ".join(f"{value:.17g}" for value in row) + "\n" for row in rows))
 
 
-def write_tum_poses(path: Path, stamps: np.ndarray, poses: np.ndarray) -> None:
+def write_tum_poses(path: Path, stamps_ns: Sequence[int], poses: np.ndarray) -> None:
     """Write rows of stamp, x y z and the quaternion x y z w, every digit kept."""
-    from scipy.spatial.transform import Rotation
-
     poses = np.asarray(poses)
     quaternions = Rotation.from_matrix(poses[:, :3, :3]).as_quat()
-    _save(path, np.column_stack([stamps, poses[:, :3, 3], quaternions]), "%.17g")
+    table = np.column_stack([poses[:, :3, 3], quaternions])
+    lines = [
+        f"{format_stamp(stamp)} {' '.join(f'{value:.17g}' for value in row)}\n"
+        for stamp, row in zip(stamps_ns, table, strict=True)
+    ]
+    _save(path, "".join(lines))
 
 
-def _save(path: Path, table: np.ndarray, number_format: str) -> None:
+def _rows(path: Path) -> list[list[str]]:
     try:
-        np.savetxt(path, table, fmt=number_format)
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read '{path}': {getattr(error, 'strerror', error)}") from None
+    return [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
     except OSError as error:
         raise UserError(f"cannot write '{path}': {error.strerror}") from None

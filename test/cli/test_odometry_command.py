@@ -112,6 +112,6 @@ def test_bad_folders(kitti, tmp_path, capsys):
     assert "do not rise" in complaint_of(capsys, "odometry", tmp_path)
     assert "cannot read" in complaint_of(capsys, "odometry", kitti, "--truth", tmp_path / "absent")
     (tmp_path / "t.txt").write_text("1 0 0 0 0 1 0 0 0 0 1 0\n")
-    assert "1 poses for 12 scans" in complaint_of(
+    assert "1 poses for 12 clouds" in complaint_of(
         capsys, "odometry", kitti, "--truth", tmp_path / "t.txt"
     )
