@@ -65,8 +65,8 @@ class Motion:
         own = self.twist if coasting else np.zeros(6)
         travelled = self.twist * min(elapsed, _LONGEST_PREDICTION)
         if measured is not None:
-            own = np.where(told, measured.twist, own)
-            travelled = np.where(told, measured.twist * elapsed, travelled)
+            own = np.where(told, measured.latest, own)
+            travelled = np.where(told, measured.mean * elapsed, travelled)
         T_odom_base = self.T_odom_base @ se3.exp(travelled)
 
         growing = min(elapsed, _LONGEST_GROWTH)

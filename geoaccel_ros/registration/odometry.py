@@ -384,11 +384,13 @@ class Odometry:
         attempt = self._align(sweep, predicted, radius)
         if attempt.problem and radius < self.max_dist:
             attempt = self._align(sweep, predicted, self.max_dist)
-        if attempt.problem and predicted.stamp - self._motion.stamp > _LOST_AFTER:
-            # A robot that was carried off is found where it was last seen, if it is put back.
+        if predicted.stamp - self._motion.stamp > _LOST_AFTER:
+            # A robot that was carried off is found where it was last seen, if it is put back. Rooms
+            # look alike from several sides: the better fit of the two.
             seen = replace(predicted, T_odom_base=self._motion.T_odom_base, twist=np.zeros(6))
             again = self._align(sweep, seen, self.max_dist)
-            attempt = attempt if again.problem else again
+            if not again.problem and again.equations.overlap > attempt.equations.overlap:
+                attempt = again
         return attempt
 
     def _align(self, sweep: Sweep, predicted: Motion, radius: float) -> _Attempt:

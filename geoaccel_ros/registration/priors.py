@@ -25,17 +25,20 @@ _KEPT = 2000
 
 @dataclass(frozen=True)
 class MeasuredTwist:
-    """Mean twist over an interval.
+    """The twist over an interval.
 
     Attributes
     ----------
-    twist : ndarray (6,)
-        Of the base in the base frame, [v w], m/s and rad/s.
+    mean : ndarray (6,)
+        Over the interval, of the base in the base frame, [v w], m/s and rad/s.
+    latest : ndarray (6,)
+        At its end.
     deviations : ndarray (6,)
         Standard deviation of each; infinite where it was not measured.
     """
 
-    twist: np.ndarray
+    mean: np.ndarray
+    latest: np.ndarray
     deviations: np.ndarray
 
 
@@ -43,7 +46,7 @@ class MotionPrior(Protocol):
     """What :class:`geoaccel_ros.registration.odometry.Odometry` asks for a prediction."""
 
     def between(self, start: float, end: float) -> MeasuredTwist | None:
-        """Return the mean twist from ``start`` to ``end`` (seconds), None where it is unknown."""
+        """Return the twist from ``start`` to ``end`` (seconds), None where it is unknown."""
 
 
 class WheelOdometry:
@@ -61,7 +64,8 @@ class WheelOdometry:
         if len(stamps) < 2:
             return None
         motion = se3.log(se3.inverse(_pose_at(stamps, poses, start)) @ _pose_at(stamps, poses, end))
-        return MeasuredTwist(motion / (end - start), _WHEEL_DEVIATIONS)
+        latest, _ = _twist_at(stamps, poses, end)
+        return MeasuredTwist(motion / (end - start), latest, _WHEEL_DEVIATIONS)
 
 
 class Gyroscope:
@@ -83,7 +87,8 @@ class Gyroscope:
         instants = np.array([start, *inside, end])
         at = np.column_stack([np.interp(instants, stamps, axis) for axis in np.array(rates).T])
         mean = np.trapezoid(at, instants, axis=0) / (end - start)
-        return MeasuredTwist(np.concatenate([np.zeros(3), mean]), _GYROSCOPE_DEVIATIONS)
+        mean, latest = (np.concatenate([np.zeros(3), rate]) for rate in (mean, at[-1]))
+        return MeasuredTwist(mean, latest, _GYROSCOPE_DEVIATIONS)
 
 
 class _Samples:
@@ -122,7 +127,14 @@ class _Samples:
 
 def _pose_at(stamps: list[float], poses: list[np.ndarray], instant: float) -> np.ndarray:
     """Return the pose at an instant at the constant twist of the two samples next to it."""
+    twist, before = _twist_at(stamps, poses, instant)
+    return poses[before] @ se3.exp(twist * (instant - stamps[before]))
+
+
+def _twist_at(
+    stamps: list[float], poses: list[np.ndarray], instant: float
+) -> tuple[np.ndarray, int]:
+    """Return the twist between the two samples next to an instant, and the first one's index."""
     after = min(max(bisect.bisect_left(stamps, instant), 1), len(stamps) - 1)
-    span = stamps[after] - stamps[after - 1]
     motion = se3.log(se3.inverse(poses[after - 1]) @ poses[after])
-    return poses[after - 1] @ se3.exp(motion * ((instant - stamps[after - 1]) / span))
+    return motion / (stamps[after] - stamps[after - 1]), after - 1

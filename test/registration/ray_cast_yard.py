@@ -37,7 +37,14 @@ CORRIDOR = np.array(
 )
 
 
-def scan(pose_at, start: float, noise: float = 0.01, seed: int = 0, boxes=YARD):
+# A wall beside a plain, and the plain alone.
+WALL = np.array([[[-300, -300, -1], [300, 300, 0]], [[-300, 4, 0], [300, 5, 4]]], float)
+PLAIN = WALL[:1]
+# Elevations of the beams, radians, and those of a lidar that has one alone.
+BEAMS, SINGLE_BEAM = np.radians(np.linspace(-15, 15, RINGS)), np.zeros(1)
+
+
+def scan(pose_at, start: float, noise: float = 0.01, seed: int = 0, boxes=YARD, elevation=BEAMS):
     """Return points (N, 3) in the sensor's frame at each ray's own time, and those times (N,).
 
     ``pose_at(t)`` is T_world_base; times count from ``start``, the sweep lasts PERIOD.
@@ -45,21 +52,20 @@ def scan(pose_at, start: float, noise: float = 0.01, seed: int = 0, boxes=YARD):
     times = np.arange(COLUMNS) * PERIOD / COLUMNS
     poses = np.array([pose_at(start + t) for t in times])
     azimuth = -np.pi + 2 * np.pi * np.arange(COLUMNS) / COLUMNS
-    elevation = np.radians(np.linspace(-15, 15, RINGS))
     rays = np.stack(
         [
             np.cos(azimuth)[:, None] * np.cos(elevation),
             np.sin(azimuth)[:, None] * np.cos(elevation),
-            np.broadcast_to(np.sin(elevation), (COLUMNS, RINGS)),
+            np.broadcast_to(np.sin(elevation), (COLUMNS, len(elevation))),
         ],
         axis=-1,
     )
     directions = np.einsum("cij,crj->cri", poses[:, :3, :3], rays).reshape(-1, 3)
-    origins = np.repeat(poses[:, :3, 3], RINGS, axis=0)
+    origins = np.repeat(poses[:, :3, 3], len(elevation), axis=0)
     ranges = _hit(boxes, origins, directions)
     ranges += np.random.default_rng(seed).normal(0.0, noise, len(ranges))
     hit = np.isfinite(ranges)
-    return rays.reshape(-1, 3)[hit] * ranges[hit, None], np.repeat(times, RINGS)[hit]
+    return rays.reshape(-1, 3)[hit] * ranges[hit, None], np.repeat(times, len(elevation))[hit]
 
 
 def _hit(boxes, origins, directions):

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from geoaccel_ros.registration.local_map import LocalMap, smallest_eigenvector
+from geoaccel_ros.registration.local_map import (
+    LINE,
+    NONE,
+    PLANE,
+    POINT,
+    LocalMap,
+    smallest_eigenvector,
+)
 from geoaccel_ros.threads import Threads
 
 VOXEL = 0.5
@@ -49,24 +56,29 @@ def test_a_voxel_forgets_slowly_once_it_is_full():
     np.testing.assert_allclose(local.means[0], 0.3 - 0.2 * 0.99**300, atol=1e-9)
 
 
-def test_normals_of_a_plane_and_none_of_a_line_or_a_ball():
+def test_planes_lines_and_what_is_neither():
     rng = np.random.default_rng(1)
     normal = np.array([1.0, 2.0, 3.0]) / np.sqrt(14.0)
     basis = np.linalg.svd(normal[None])[2][1:]
     plane = rng.uniform(-3, 3, (8000, 2)) @ basis + rng.normal(0, 0.01, (8000, 1)) * normal
-    line = np.array([20.0, 0, 0]) + rng.uniform(-3, 3, (2000, 1)) * np.array([0.6, 0.8, 0.0])
-    line += rng.normal(0, 0.005, line.shape)
+    along = np.array([0.6, 0.8, 0.0])
+    ring = np.array([20.0, 0, 0]) + rng.uniform(-3, 3, (2000, 1)) * along
+    pole = np.array([40.0, 0, 0]) + rng.uniform(-3, 3, (2000, 1)) * [0.1, 0.0, 1.0]
+    lines = np.vstack([ring, pole]) + rng.normal(0, 0.005, (4000, 3))
     ball = np.array([-20.0, 0, 0]) + rng.uniform(-1.5, 1.5, (20_000, 3))
     local = make(capacity=40_000)
-    local.add(np.vstack([plane, line, ball]), np.zeros(3))
+    local.add(np.vstack([plane, lines, ball]), np.zeros(3))
     x = local.means[:, 0]
-    on_plane = np.abs(x) < 5.0
-    planar = local.normals.any(axis=1)
-    assert planar[on_plane].mean() > 0.98
-    along = np.abs(local.normals[on_plane & planar] @ normal)
-    assert np.degrees(np.arccos(np.minimum(along, 1.0))).max() < 5.0
-    assert not planar[x > 10.0].any()
-    assert planar[x < -10.0].mean() < 0.05
+    on_plane, on_ring, on_pole = np.abs(x) < 5.0, np.abs(x - 20) < 5.0, x > 30.0
+    assert np.mean(local.kinds[on_plane] == PLANE) > 0.98
+    cosines = np.abs(local.normals[on_plane & (local.kinds == PLANE)] @ normal)
+    assert np.degrees(np.arccos(np.minimum(cosines, 1.0))).max() < 5.0
+    assert np.mean(local.kinds[on_ring] == LINE) > 0.9
+    cosines = np.abs(local.normals[on_ring & (local.kinds == LINE)] @ along)
+    assert np.degrees(np.arccos(np.minimum(cosines, 1.0))).max() < 5.0
+    assert np.mean(local.kinds[on_pole] == POINT) > 0.9
+    assert np.mean(local.kinds[x < -10.0] == POINT) > 0.9
+    assert not local.normals[local.kinds == POINT].any()
 
 
 def test_in_the_plane_a_line_has_a_normal_across_it():
@@ -78,7 +90,7 @@ def test_in_the_plane_a_line_has_a_normal_across_it():
     local.add(np.vstack([line, heap]), np.zeros(3))
     on_line = local.means[:, 0] < 10.0
     np.testing.assert_allclose(np.abs(local.normals[on_line] @ across), 1.0, atol=0.01)
-    assert local.normals[~on_line].any(axis=1).mean() < 0.1
+    assert np.mean(local.kinds[~on_line] == POINT) > 0.9
 
 
 # The first two by the hash, the others by the tree.
@@ -104,7 +116,7 @@ def test_nearest_mean_equals_brute_force(radius):
 def test_a_few_points_have_no_normal():
     local = make()
     local.add(np.array([[0.1, 0.1, 0.1], [0.2, 0.1, 0.1], [0.1, 0.2, 0.1]]), np.zeros(3))
-    assert local.size == 1 and not local.normals.any()
+    assert local.size == 1 and local.kinds[0] == NONE and not local.normals.any()
 
 
 # An origin as far from zero as the centre then moves from it, and one of UTM size.

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from ray_cast_yard import CORRIDOR, HEIGHT, PERIOD, drive, scan
+from ray_cast_yard import CORRIDOR, HEIGHT, PERIOD, PLAIN, SINGLE_BEAM, WALL, drive, scan
 
 from geoaccel_ros.backend import BackendError, cuda_problem
 from geoaccel_ros.config import ConfigurationError
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.metrics import absolute_trajectory_error, path_length
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
+from geoaccel_ros.registration.priors import Gyroscope, WheelOdometry
 
 
 def curve(t):
@@ -236,6 +237,124 @@ def test_does_not_stick_to_the_rings_in_a_corridor():
     np.testing.assert_allclose(result.T_odom_base[:3, 3], expected[:3, 3], atol=0.1)
 
 
+def straight(t):
+    return 1.2 * min(t, 1.0), 0.0
+
+
+@pytest.fixture(scope="module")
+def beside_a_wall():
+    """Scans of a drive along a wall on a plain, and the true poses at any time."""
+    pose_at = drive(straight, 3.0)
+    return pose_at, [scan(pose_at, k * PERIOD, seed=k, boxes=WALL) for k in range(25)]
+
+
+def test_along_a_wall_the_prediction_is_held_and_flagged(beside_a_wall):
+    pose_at, scans = beside_a_wall
+    odometry = Odometry(OdometryConfig())
+    results = [odometry.register(*one, k * PERIOD) for k, one in enumerate(scans)]
+    for result in results[1:]:
+        assert result.status == "registered"
+        (direction,) = result.degenerate
+        assert abs(direction[0]) > 0.99
+    # Nothing moves along the wall, what is seen is followed, and only the former is uncertain.
+    end = results[-1]
+    np.testing.assert_allclose(end.T_odom_base[:3, 3], 0.0, atol=0.03)
+    deviations = np.sqrt(np.diag(end.pose_covariance))
+    assert deviations[0] > 1.0 and np.all(deviations[1:] < 0.1)
+    assert np.sqrt(end.twist_covariance[0, 0]) > 1.0
+
+
+def test_wheels_tell_the_way_along_the_wall(beside_a_wall):
+    pose_at, scans = beside_a_wall
+    odometry = Odometry(OdometryConfig())
+    odometry.prior = wheels = WheelOdometry()
+    elsewhere = se3.exp(np.array([7.0, 3.0, 0.0, 0.0, 0.0, 2.0]))
+    for stamp in np.arange(0.0, 2.6, 0.02):
+        wheels.add(stamp, elsewhere @ pose_at(stamp))
+    results = [odometry.register(*one, k * PERIOD) for k, one in enumerate(scans)]
+    expected = se3.inverse(pose_at(results[0].stamp)) @ pose_at(results[-1].stamp)
+    np.testing.assert_allclose(results[-1].T_odom_base[:3, 3], expected[:3, 3], atol=0.05)
+    assert len(results[-1].degenerate) == 1
+    assert np.sqrt(results[-1].pose_covariance[0, 0]) < 0.5
+
+
+def test_a_plain_fixes_height_and_slope_alone():
+    odometry = Odometry(OdometryConfig())
+    pose_at = drive(straight, 2.0)
+    for k in range(15):
+        result = odometry.register(*scan(pose_at, k * PERIOD, seed=k, boxes=PLAIN), k * PERIOD)
+    assert len(result.degenerate) == 3
+    # x, y and yaw: nothing of z, roll and pitch among them.
+    assert np.abs(result.degenerate[:, 2:5]).max() < 0.05
+    deviations = np.sqrt(np.diag(result.pose_covariance))
+    assert np.all(deviations[[0, 1, 5]] > 1.0) and np.all(deviations[2:5] < 0.15)
+
+
+def test_a_yard_leaves_nothing_open(drive_results):
+    assert all(len(result.degenerate) == 0 for result in drive_results[0])
+
+
+@pytest.mark.parametrize("height", [0.0, 0.3])
+def test_one_beam_in_the_plane(curve_at, height):
+    odometry = Odometry(OdometryConfig(planar=True))
+    results, truth = [], []
+    for k in range(60):
+        xyz, times = scan(curve_at, k * PERIOD, seed=k, elevation=SINGLE_BEAM)
+        results.append(odometry.register(xyz + [0.0, 0.0, height], times, k * PERIOD))
+        truth.append(curve_at(results[-1].stamp))
+    truth = np.array([se3.inverse(truth[0]) @ pose for pose in truth])
+    assert [r.status for r in results] == ["seeded"] + ["registered"] * 59
+    estimate = poses_of(results)
+    assert absolute_trajectory_error(estimate, truth) < 0.05
+    # It never leaves the plane, and never claims to have looked.
+    assert not estimate[:, 2, 3].any() and not estimate[:, 2, :2].any()
+    assert not any(result.twist[2:5].any() for result in results)
+
+
+def test_a_gyroscope_bridges_a_turn_that_nobody_could_predict():
+    """Half a second without scans, in which the robot turns by 100 degrees from rest."""
+    spin = drive(lambda t: (0.0, 3.5 if 0.5 <= t < 1.0 else 0.0), 2.0)
+    stamps = [k * PERIOD for k in (0, 1, 2, 3, 4, 10, 11, 12)]
+    scans = [scan(spin, stamp, seed=k) for k, stamp in enumerate(stamps)]
+
+    def drive_with(prior):
+        odometry = Odometry(OdometryConfig())
+        odometry.prior = prior
+        results = [odometry.register(*one, stamp) for one, stamp in zip(scans, stamps, strict=True)]
+        turned = se3.log_rotation(results[-1].T_odom_base[:3, :3])[2]
+        return [r.status for r in results], turned
+
+    gyroscope = Gyroscope()
+    for stamp in np.arange(0.0, 1.5, 0.005):
+        gyroscope.add(stamp, [0.0, 0.0, 3.5 if 0.5 <= stamp < 1.0 else 0.0])
+    statuses, turned = drive_with(gyroscope)
+    assert statuses == ["seeded"] + ["registered"] * 7
+    assert turned == pytest.approx(3.5 * 0.5, abs=0.02)
+    # Without, the square yard looks as if it had turned by ten degrees.
+    _, turned = drive_with(None)
+    assert abs(turned - 3.5 * 0.5) > 1.0
+
+
+def test_carried_off_it_is_lost_until_it_is_put_back(curve_at):
+    odometry = Odometry(OdometryConfig())
+    results, _ = run(odometry, curve_at, 0.0, 10, 0.0)
+    seen, points = results[-1], len(odometry.local_map())
+    rng = np.random.default_rng(0)
+    for k in range(10, 40):
+        elsewhere = rng.uniform(-10, 10, (3000, 3))
+        result = odometry.register(elsewhere, None, k * PERIOD)
+        assert result.status == "failed" and "overlap" in result.reason
+        # The last registered scan refers to the middle of its sweep.
+        assert result.lost == (result.stamp - seen.stamp > 2.0 - PERIOD / 2)
+    assert result.lost and len(odometry.local_map()) == points
+    assert np.all(np.diag(result.pose_covariance) > 9.0)
+    # Seen again from where it was before, standing.
+    back = odometry.register(*scan(lambda t: curve_at(1.0), 0.0, seed=99), 4.0)
+    assert (back.status, back.lost) == ("registered", False)
+    expected = se3.inverse(curve_at(results[0].stamp)) @ curve_at(1.0)
+    np.testing.assert_allclose(back.T_odom_base, expected, atol=0.03)
+
+
 def test_the_map_is_bounded(curve_at):
     odometry = Odometry(OdometryConfig(max_voxels=4000))
     results, _ = run(odometry, curve_at, 0.0, 15)
@@ -248,7 +367,9 @@ def test_voxel_follows_from_the_first_scan_unless_given(curve_at):
     assert odometry.voxel is None
     run(odometry, curve_at, 0.0, 1)
     assert 0.1 < odometry.voxel < 0.5
-    assert Odometry(OdometryConfig(voxel=0.7)).voxel == 0.7
+    assert odometry.max_dist == 4.0 * odometry.voxel
+    given = Odometry(OdometryConfig(voxel=0.7, max_dist=1.5))
+    assert (given.voxel, given.max_dist) == (0.7, 1.5)
 
 
 def test_configuration():
