@@ -3,22 +3,9 @@ import pytest
 from hostile_clouds import hostile_clouds
 
 from geoaccel_ros import backend
-from geoaccel_ros.backend import BackendError
 from geoaccel_ros.registration.kdtree.tree import KdTree
-from geoaccel_ros.registration.nearest import choose_tree
 from geoaccel_ros.registration.normals import estimate_normals
 from geoaccel_ros.threads import Threads
-
-
-def test_cuda_without_a_device_is_refused_and_auto_says_why(monkeypatch):
-    monkeypatch.setattr(backend.choose_backend, "__defaults__", (lambda: "no device",))
-    with pytest.raises(BackendError, match="no device.*backend: cpu"):
-        choose_tree("cuda")
-    assert choose_tree("auto")[1:] == ("cpu", "no device")
-    build, name, _ = choose_tree("cpu")
-    assert name == "cpu"
-    indices, distances = build(np.eye(3)).nearest(np.array([[0.0, 0.9, 0.0]]), 0.5)
-    assert indices.tolist() == [1] and distances[0] == pytest.approx(0.1)
 
 
 @pytest.mark.gpu
@@ -111,8 +98,3 @@ class TestCuda:
         assert cuda.neighbours(np.zeros((2, 3)), 2)[0].tolist() == [[-1, -1], [-1, -1]]
         _, cuda = self.trees(np.ones((5, 3)))
         assert cuda.nearest(np.empty((0, 3)), 1.0)[0].shape == (0,)
-
-    def test_chosen_after_a_check(self):
-        build, name, _ = choose_tree("cuda")
-        assert name == "cuda"
-        assert build(np.eye(3)).nearest(np.array([[0.0, 0.9, 0.0]]), 0.5)[0].tolist() == [1]
