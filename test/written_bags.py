@@ -35,6 +35,9 @@ class WrittenBag:
             self._writer = Rosbag2Writer(self.path, version=9, storage_plugin=_PLUGINS[kind])
         self._connections = {}
 
+    def compress(self, *how):
+        self._writer.set_compression(*how)
+
     def __enter__(self):
         self._writer.open()
         return self

@@ -1,6 +1,7 @@
 """geoaccel odometry: the poses of a recorded sequence of scans."""
 
 import argparse
+import difflib
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,15 @@ from geoaccel_ros.cli.recorded_odometry import RecordedOdometry, RecordedOdometr
 from geoaccel_ros.cli.trajectories import write_kitti_poses, write_tum_poses
 from geoaccel_ros.cli.trajectory_picture import draw_trajectory
 from geoaccel_ros.cli.truth import Comparison, Truth
-from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.config import ConfigurationError, unknown_name_message
 from geoaccel_ros.pointcloud.recordings import Bag, RecordingError, ScanFolder, open_recording
 from geoaccel_ros.pointcloud.times import PointTimes
 from geoaccel_ros.registration.metrics import path_length
 from geoaccel_ros.ros.params_file import read_mapping, read_parameters
 
 _NODE = "lidar_odometry"
+# A name this much like a parameter's is a misspelt one, and none of the node's own.
+_MISSPELT = 0.8
 
 
 def add_parsers(subparsers: argparse._SubParsersAction) -> None:
@@ -98,14 +101,17 @@ def read_config(path: Path) -> dict[str, object]:
     Raises
     ------
     ConfigurationError, UserError
-        If the file cannot be read, or a name alone in it is unknown.
+        If the file cannot be read, or a name is unknown and is not the node's.
     """
     content = read_mapping(path)
     if any(isinstance(value, dict) for value in content.values()):
         content = read_parameters(path, f"/{_NODE}")
         if not content:
             raise UserError(f"'{path}': no section {_NODE} with ros__parameters")
-        known = {declared.name for declared in RecordedOdometryConfig.parameters()}
+        known = [declared.name for declared in RecordedOdometryConfig.parameters()]
+        for name in content.keys() - known:
+            if difflib.get_close_matches(name, known, cutoff=_MISSPELT):
+                raise UserError(f"'{path}': {unknown_name_message(name, known)}")
         content = {name: value for name, value in content.items() if name in known}
     try:
         return RecordedOdometryConfig.from_mapping(content).as_dict()

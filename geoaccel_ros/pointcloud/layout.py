@@ -11,6 +11,8 @@ import numpy as np
 
 # sensor_msgs/PointField's datatype constants, 1 to 8.
 _TYPE_OF_DATATYPE = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
+# NumPy has no dtype of more bytes.
+_LONGEST_POINT = 2**31 - 1
 _DATATYPE_OF_TYPE = {code: datatype for datatype, code in _TYPE_OF_DATATYPE.items()}
 
 
@@ -38,8 +40,11 @@ def dtype_of(fields: Iterable[PointField], point_step: int, is_bigendian: bool =
     Raises
     ------
     LayoutError
-        If a datatype is unknown, a field lies outside the point, or no field remains.
+        If a datatype is unknown, a field lies outside the point, no field remains, or the point
+        is of 2 GiB and more.
     """
+    if point_step > _LONGEST_POINT:
+        raise LayoutError(f"point_step {point_step} is too long for a point")
     names, formats, offsets = [], [], []
     for field in fields:
         if field.datatype not in _TYPE_OF_DATATYPE:

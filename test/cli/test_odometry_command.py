@@ -92,6 +92,10 @@ def test_config(kitti, tmp_path, capsys, text):
         ("- 1\n", "holds no mapping"),
         ("a: [\n", "is not valid YAML"),
         ("other:\n  ros__parameters: {voxel: 1.0}\n", "no section lidar_odometry"),
+        (
+            "lidar_odometry:\n  ros__parameters: {publish_tf: false, min_rnage: 1.0}\n",
+            "unknown parameter 'min_rnage': did you mean 'min_range'?",
+        ),
     ],
 )
 def test_bad_config(kitti, tmp_path, capsys, text, reason):

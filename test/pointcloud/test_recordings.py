@@ -6,6 +6,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from rosbags.rosbag1 import Writer as Rosbag1Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode
 from written_bags import CLOUD, KINDS, WrittenBag
 
 from geoaccel_ros.pointcloud.files import write_points
@@ -141,6 +143,51 @@ def test_a_truncated_bag_is_refused_in_one_line(bag, cut):
     assert str(bag.path) in message and (
         "cannot be read as a bag" in message or "broken" in message
     )
+
+
+def test_a_mutated_bag_is_read_or_refused(bag):
+    """Bytes that flipped on a disk: clouds, or one line, and never an exception of a parser."""
+    with bag:
+        bag.static_transform("base_link", "lidar", np.eye(4), STAMP)
+        for k in range(5):
+            bag.cloud(cloud(k), STAMP + k)
+    file = bag.path if bag.path.is_file() else next(bag.path.glob("*[!l]"))
+    raw, rng = file.read_bytes(), np.random.default_rng(1)
+    refused = 0
+    for _ in range(100):
+        mutated = np.frombuffer(raw, np.uint8).copy()
+        where = rng.integers(0, len(mutated), rng.choice([1, 10]))
+        mutated[where] = rng.choice([0, 255, 127], len(where))
+        file.write_bytes(mutated.tobytes())
+        try:
+            with open_recording(file) as recording:
+                assert len(list(recording.static_transforms())) <= 1
+                assert len(list(recording.clouds())) <= 5
+        except RecordingError as error:
+            assert "\n" not in str(error)
+            refused += 1
+    assert 0 < refused < 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("ros1", (Rosbag1Writer.CompressionFormat.LZ4,)),
+        ("ros1", (Rosbag1Writer.CompressionFormat.BZ2,)),
+        ("sqlite3", (CompressionMode.FILE, CompressionFormat.ZSTD)),
+        ("sqlite3", (CompressionMode.MESSAGE, CompressionFormat.ZSTD)),
+        ("mcap", (CompressionMode.FILE, CompressionFormat.ZSTD)),
+        ("mcap", (CompressionMode.STORAGE, CompressionFormat.ZSTD)),
+    ],
+)
+def test_compressed_bags(tmp_path, kind, how):
+    bag = WrittenBag(tmp_path, kind)
+    bag.compress(*how)
+    with bag:
+        for k in range(3):
+            bag.cloud(cloud(k), STAMP + k)
+    found = read(bag.path)
+    assert [c.points.tobytes() for c in found] == [cloud(k).tobytes() for k in range(3)]
 
 
 @pytest.mark.parametrize("suffix", [".bag", ".mcap", ".db3"])

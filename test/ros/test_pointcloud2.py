@@ -84,6 +84,7 @@ def test_a_cloud_without_points_has_none():
         ),
         (lambda m: setattr(m.fields[3], "count", 2**32 - 1), "beyond point_step"),
         (lambda m: setattr(m, "point_step", 0), "beyond point_step 0"),
+        (lambda m: setattr(m, "point_step", 2**31), "point_step 2147483648 is too long"),
         (lambda m: setattr(m, "fields", []), "declares no fields"),
     ],
 )

@@ -16,6 +16,8 @@ from geoaccel_ros.pointcloud.messages import points_from_message
 from geoaccel_ros.pointcloud.recordings.cloud import RecordedCloud, RecordingError
 
 SUFFIXES = (".bag", ".db3", ".mcap")
+# What may mend a recording that was cut off.
+_REMEDIES = {".bag": "rosbag reindex", ".db3": "sqlite3 .recover", ".mcap": "mcap recover"}
 
 _CLOUD = "sensor_msgs/msg/PointCloud2"
 _TRANSFORMS = "tf2_msgs/msg/TFMessage"
@@ -55,7 +57,11 @@ class Bag:
         try:
             self._reader.open()
         except Exception as error:
-            raise RecordingError(f"'{path}' cannot be read as a bag: {_line(error)}") from None
+            remedy = _REMEDIES.get(path.suffix, "ros2 bag reindex")
+            raise RecordingError(
+                f"'{path}' cannot be read as a bag: {_line(error)} (`{remedy}` may mend what was "
+                "cut off)"
+            ) from None
         try:
             self.topic = self._choose(topic)
         except RecordingError:
