@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 from geometry_msgs.msg import PoseStamped, PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry as OdometryMessage
 from nav_msgs.msg import Path
-from rclpy.time import Time
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
@@ -18,21 +19,25 @@ from tf2_msgs.msg import TFMessage
 
 from geoaccel_ros.config import parameter
 from geoaccel_ros.pointcloud.files import write_points
-from geoaccel_ros.pointcloud.layout import LayoutError, coordinates, packed_dtype
-from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.pointcloud.layout import packed_dtype
+from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.frames import FramesConfig, clean_frame
+from geoaccel_ros.registration.frames import FramesConfig, clean_frame, pose_matrix
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
-from geoaccel_ros.ros import diagnostics, qos
+from geoaccel_ros.ros import diagnostics, priors, qos
+from geoaccel_ros.ros.clouds import MALFORMED, NO_TIMES, NO_TRANSFORM, CloudReader
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import SensorMount
+from geoaccel_ros.ros.mount import SensorMounts
+from geoaccel_ros.ros.newest import NewestOnly
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
-from geoaccel_ros.ros.pointcloud2 import message_from_points, points_from_message
+from geoaccel_ros.ros.pointcloud2 import message_from_points
+from geoaccel_ros.ros.priors import PriorConfig
 from geoaccel_ros.ros.run import run
 from geoaccel_ros.ros.transforms import (
     matrix_from_pose,
     set_pose,
     stamped_transform,
+    yaw,
 )
 
 _XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
@@ -42,9 +47,19 @@ _PATH_SPACING = 0.05
 
 
 @dataclass(frozen=True)
-class LidarOdometryConfig(NodeConfig, FramesConfig, OdometryConfig):
+class LidarOdometryConfig(NodeConfig, FramesConfig, PointTimesConfig, PriorConfig, OdometryConfig):
     """Parameters of lidar_odometry."""
 
+    lossless: bool = parameter(
+        False,
+        "Register every cloud in its order, for bags; false: the newest cloud alone when several "
+        "wait, so that the pose is never late.",
+    )
+    initial_pose: tuple[float, ...] = parameter(
+        (),
+        "Pose of base_frame in odom_frame at start and after ~/reset, x y z [m] roll pitch yaw "
+        "[rad]; empty: the origin.",
+    )
     publish_tf: bool = parameter(True, "Publish odom_frame -> base_frame on /tf.")
     invert_tf: bool = parameter(
         False, "Publish base_frame -> odom_frame instead, where base_frame has another parent."
@@ -53,18 +68,14 @@ class LidarOdometryConfig(NodeConfig, FramesConfig, OdometryConfig):
         5000, "Poses kept in path; the oldest are forgotten.", minimum=1, maximum=100_000
     )
     map_file: str = parameter("local_map.pcd", "File that ~/save_map writes.")
-    queue: int = parameter(
-        10,
-        "Clouds kept while one is registered; the oldest is lost beyond.",
-        minimum=1,
-        maximum=1000,
-    )
 
 
 class LidarOdometry(ManagedNode):
     """points (PointCloud2) -> odom (Odometry), /tf, path; local_map, points_registered on demand.
 
-    The pose is that of the sweep's end, and is stamped with it.
+    The pose is that of the sweep's end, and is stamped with it. Clouds are registered on a thread
+    that takes the newest, or, ``lossless``, where they arrive: then the middleware holds back those
+    that wait.
     """
 
     NAME = "lidar_odometry"
@@ -73,93 +84,141 @@ class LidarOdometry(ManagedNode):
     def configure(self):
         config = self.config
         self.counters = Counters(
-            "clouds in", "clouds registered", "clouds failed", "dropped: malformed",
-            "dropped: empty", "dropped: no transform", "dropped: skipped",
+            "clouds in", "clouds registered", "clouds failed", MALFORMED, "dropped: empty",
+            NO_TRANSFORM, "dropped: skipped", "dropped: a newer one came", "lost: points",
+            NO_TIMES, "restarts",
         )  # fmt: skip
         self.latencies = {"odometry": Latency()}
-        self._last = Status(message="no cloud yet")
+        self._condition = Status(message="no cloud yet")
+        T_initial = pose_matrix("initial_pose", config.initial_pose, "for the origin")
+        self._T_initial = np.eye(4) if T_initial is None else T_initial
+        # Map, motion and path, and what is published of them: one cloud or one reset at a time.
+        self._lock = threading.Lock()
         self._odometry = Odometry(config.subset(OdometryConfig))
+        self._odometry.reset(self._T_initial)
         self.get_logger().info(f"{self._odometry.backend} ({self._odometry.backend_reason})")
         self._path = deque(maxlen=config.path_length)
         self._path_published = -math.inf
-        self._mount = SensorMount(self, config.base_frame, config.lidar_mount)
+        self._newest: NewestOnly | None = None
 
-        self._odom_publisher = self.advertise(OdometryMessage, "odom", qos.RELIABLE)
+        self._odom_publisher = self.advertise(OdometryMessage, "odom", qos.reliable(100))
         self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
         self._path_publisher = self.advertise(Path, "path", qos.RELIABLE)
         self._map_publisher = self.advertise(PointCloud2, "local_map", qos.RELIABLE)
         self._registered_publisher = self.advertise(PointCloud2, "points_registered", qos.RELIABLE)
-        profile = qos.sensor_data(config.queue)
-        self.subscribe(PointCloud2, "points", self._on_points, profile, expected=True)
+        mounts = SensorMounts(self, config.base_frame)
+        self._reader = CloudReader(self, config, config.subset(PointTimesConfig), mounts)
+        self._odometry.prior = priors.listen(
+            self, config.subset(PriorConfig), mounts, self._reader.seconds
+        )
+        self._hear_clouds(qos.KEEP_ALL if config.lossless else qos.sensor_data())
         self.subscribe(
             PoseWithCovarianceStamped, "initialpose", self._on_initial_pose, qos.RELIABLE
         )
         self.offer(Trigger, "~/reset", self._on_reset)
         self.offer(Trigger, "~/save_map", self._on_save_map)
 
+    def activate(self):
+        if not self.config.lossless:
+            self._newest = NewestOnly(
+                self._use, lambda: self.counters.count("dropped: a newer one came")
+            )
+
+    def deactivate(self):
+        if self._newest is not None:
+            self._newest.stop()
+            self._newest = None
+
     def cleanup(self):
         self._odometry = None
 
     def status(self):
         backend = {"backend": f"{self._odometry.backend} ({self._odometry.backend_reason})"}
-        return Status(self._last.level, self._last.message, {**backend, **self._last.values})
+        condition = self._condition
+        return Status(condition.level, condition.message, {**backend, **condition.values})
+
+    def _hear_clouds(self, profile: QoSProfile) -> None:
+        self._clouds = self.subscribe(
+            PointCloud2, "points", self._on_points, profile, expected=True, mended=self._listen_anew
+        )
+
+    def _listen_anew(self) -> bool:
+        """Ask for no more than best effort where that is all there is; return whether it is."""
+        topic = self.resolve_topic_name("points")
+        offers = [offer.qos_profile for offer in self.get_publishers_info_by_topic(topic)]
+        unreliable = all(offer.reliability == ReliabilityPolicy.BEST_EFFORT for offer in offers)
+        if not (self.config.lossless and offers and unreliable):
+            return False
+        self.get_logger().warning(
+            "lossless needs a reliable publisher, and who publishes 'points' offers best effort: "
+            "none of what arrives is dropped, but the network may lose clouds; make the player's "
+            "QoS reliable"
+        )
+        self.destroy_subscription(self._clouds)
+        self._hear_clouds(qos.KEEP_ALL_THAT_ARRIVES)
+        return True
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
-        start = time.perf_counter()
-        result = self._register(message)
-        if result is None:
-            return
-        self.latencies["odometry"].add(1e3 * (time.perf_counter() - start))
-        header = Header(frame_id=self.config.odom_frame)
-        # Whole nanoseconds of the cloud's stamp, which float64 seconds of an epoch do not hold.
-        began = Time.from_msg(message.header.stamp).nanoseconds
-        sweep = round((result.stamp - 1e-9 * began) * 1e9)
-        header.stamp = Time(nanoseconds=began + sweep).to_msg()
-        self._publish_odometry(header, result)
-        self._publish_path(header, result)
-        self._publish_clouds(header, message, result)
+        arrived = time.perf_counter()
+        if self._newest is None:
+            self._use((message, arrived))
+        else:
+            self._newest.put((message, arrived))
+
+    def _use(self, arrival: tuple[PointCloud2, float]) -> None:
+        """Register a cloud and publish what it leads to."""
+        message, arrived = arrival
+        with self.guarding("a cloud was dropped"), self._lock:
+            result = self._register(message)
+            if result is None:
+                return
+            header = Header(frame_id=self.config.odom_frame, stamp=self._reader.stamp(result.stamp))
+            self._publish_odometry(header, result)
+            self.latencies["odometry"].add(1e3 * (time.perf_counter() - arrived))
+            self._publish_path(header, result)
+            self._publish_clouds(header, result)
 
     def _register(self, message: PointCloud2) -> OdometryResult | None:
         """Return the pose that a cloud leads to, or None, counted, if it leads to none."""
-        try:
-            points = points_from_message(message)
-            xyz = coordinates(points)
-        except LayoutError as error:
-            self.counters.count("dropped: malformed")
-            self.get_logger().warning(f"cloud dropped: {error}", throttle_duration_sec=5.0)
+        scan = self._reader.read(message)
+        if scan is None:
             return None
-        if len(points) == 0:
-            self.counters.count("dropped: empty")
+        if not len(scan.xyz):
+            self.counters.count("dropped: empty", reason="a cloud without points")
             return None
-        T_base_lidar = self._mount.lookup(message.header.frame_id)
-        if T_base_lidar is None:
-            self.counters.count("dropped: no transform")
-            return None
-        stamp = 1e-9 * Time.from_msg(message.header.stamp).nanoseconds
-        times = point_times(points, stamp).times
-        result = self._odometry.register(se3.apply(T_base_lidar, xyz), times, stamp)
-        return self._judge(result)
-
-    def _judge(self, result: OdometryResult) -> OdometryResult | None:
-        values = {"correspondences": result.correspondences, "rmse [m]": f"{result.rmse:.4f}"}
+        result = self._odometry.register(scan.xyz, scan.point_times.times, scan.stamp)
+        self._tell(result)
         if result.status == "skipped":
-            self.counters.count("dropped: skipped")
-            self._last = Status(diagnostics.WARN, f"cloud skipped: {result.reason}", values)
-            self.get_logger().warning(self._last.message, throttle_duration_sec=5.0)
+            self.counters.count("dropped: skipped", reason=result.reason)
             return None
-        if result.status == "seeded" and result.reason != "first scan":
-            self.counters.count("restarts")
-            self._path.clear()
-            self.get_logger().warning(f"the map began anew: {result.reason}")
         if result.status == "failed":
-            self.counters.count("clouds failed")
-            self._last = Status(diagnostics.ERROR, f"pose predicted: {result.reason}", values)
-            self.get_logger().warning(self._last.message, throttle_duration_sec=5.0)
-        else:
-            self.counters.count("clouds registered")
-            self._last = Status(diagnostics.OK, "tracking", values)
+            self.counters.count("clouds failed", reason=result.reason)
+            return result
+        self.counters.count("clouds registered")
+        if result.status == "seeded" and result.reason != "first scan":
+            self.counters.count("restarts", reason=result.reason)
+            self._path.clear()
         return result
+
+    def _tell(self, result: OdometryResult) -> None:
+        """Put into the diagnostics, and where it is news into the log, how a cloud fared."""
+        voxel, max_dist = self._odometry.voxel, self._odometry.max_dist
+        values = {
+            "correspondences": result.correspondences,
+            "overlap": f"{result.overlap:.3f}",
+            "rmse [m]": f"{result.rmse:.4f}",
+        }
+        if voxel is not None:
+            values |= {"voxel [m]": f"{voxel:.4g}", "max_dist [m]": f"{max_dist:.4g}"}
+        self._condition = condition = _condition(result, values)
+        if condition.level != diagnostics.OK:
+            self.get_logger().warning(condition.message, throttle_duration_sec=5.0)
+        if result.status == "seeded":
+            self.get_logger().info(
+                f"the map begins ({result.reason}): voxel {voxel:.3g} m, matches up to "
+                f"{max_dist:.3g} m"
+            )
 
     def _publish_odometry(self, header: Header, result: OdometryResult) -> None:
         odom = OdometryMessage(header=header, child_frame_id=self.config.base_frame)
@@ -189,7 +248,8 @@ class LidarOdometry(ManagedNode):
             self._path_published = result.stamp
             self._path_publisher.publish(Path(header=header, poses=list(self._path)))
 
-    def _publish_clouds(self, header: Header, message: PointCloud2, result: OdometryResult) -> None:
+    def _publish_clouds(self, header: Header, result: OdometryResult) -> None:
+        # Made only for those who look.
         if self._map_publisher.get_subscription_count():
             self._map_publisher.publish(self._cloud(header, self._odometry.local_map()))
         if self._registered_publisher.get_subscription_count():
@@ -216,20 +276,24 @@ class LidarOdometry(ManagedNode):
         self._restart(T_odom_base)
 
     def _on_reset(self, _request, response):
-        self._restart(np.eye(4))
+        self._restart(self._T_initial)
         response.success, response.message = True, "map and pose forgotten"
         return response
 
     def _restart(self, T_odom_base: np.ndarray) -> None:
-        self._odometry.reset(T_odom_base)
-        self._path.clear()
+        with self._lock:
+            self._odometry.reset(T_odom_base)
+            self._path.clear()
+            self.counters.count("restarts")
+            self._condition = Status(message="restarted, no cloud since")
         x, y = T_odom_base[:2, 3]
-        heading = math.degrees(math.atan2(T_odom_base[1, 0], T_odom_base[0, 0]))
+        heading = math.degrees(yaw(T_odom_base))
         self.get_logger().info(f"restarted at x {x:.2f} m, y {y:.2f} m, yaw {heading:.1f} degrees")
 
     def _on_save_map(self, _request, response):
-        # In float64: at UTM coordinates float32 has steps of half a metre.
-        xyz = np.ascontiguousarray(self._odometry.local_map())
+        with self._lock:
+            # In float64: at UTM coordinates float32 has steps of half a metre.
+            xyz = np.array(self._odometry.local_map(), np.float64)
         try:
             write_points(self.config.map_file, xyz.view(_XYZ_DOUBLE).reshape(-1))
         except (OSError, ValueError) as error:
@@ -237,6 +301,29 @@ class LidarOdometry(ManagedNode):
             return response
         response.success, response.message = True, f"{len(xyz)} points to {self.config.map_file}"
         return response
+
+
+def _condition(result: OdometryResult, values: dict[str, object]) -> Status:
+    """Return how a cloud fared as a line for people, with its remedy where there is one."""
+    if result.lost:
+        text = f"lost, {result.reason}: call ~/reset or send an initialpose"
+        return Status(diagnostics.ERROR, text, values)
+    if result.status == "failed":
+        return Status(diagnostics.ERROR, f"pose predicted: {result.reason}", values)
+    if result.status == "skipped":
+        return Status(diagnostics.WARN, f"cloud skipped: {result.reason}", values)
+    if len(result.degenerate):
+        free = ", ".join(map(_direction, result.degenerate))
+        text = f"tracking, but held to the prediction {free}: the scene does not tell"
+        return Status(diagnostics.WARN, text, values)
+    return Status(diagnostics.OK, "tracking", values)
+
+
+def _direction(motion: np.ndarray) -> str:
+    """Return a unit direction of motion (6,) in words, by the larger one of its two parts."""
+    shift, turn = motion[:3], motion[3:]
+    name, part = max(("along", shift), ("about", turn), key=lambda each: np.linalg.norm(each[1]))
+    return f"{name} ({', '.join(f'{v:.2f}' for v in part / np.linalg.norm(part))})"
 
 
 def main() -> int:

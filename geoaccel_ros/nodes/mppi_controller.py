@@ -24,16 +24,15 @@ from geoaccel_ros.control.goals import GoalConfig, GoalSequence
 from geoaccel_ros.control.mppi import Mppi, MppiConfig, MppiUpdate
 from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 from geoaccel_ros.control.systems import diff_drive
-from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
-from geoaccel_ros.pointcloud.times import point_times
+from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.deskew import deskew
 from geoaccel_ros.registration.frames import FramesConfig, clean_frame
 from geoaccel_ros.ros import diagnostics, qos
+from geoaccel_ros.ros.clouds import MALFORMED, NO_TIMES, NO_TRANSFORM, CloudReader
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
-from geoaccel_ros.ros.mount import SensorMount
+from geoaccel_ros.ros.mount import SensorMounts
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
-from geoaccel_ros.ros.pointcloud2 import points_from_message
 from geoaccel_ros.ros.run import run
 from geoaccel_ros.ros.transforms import matrix_from_pose, set_pose, yaw
 
@@ -53,7 +52,13 @@ _LAST_COMMAND = Duration(seconds=0.5)
 
 @dataclass(frozen=True)
 class MppiControllerConfig(
-    NodeConfig, FramesConfig, MppiConfig, ObstacleConfig, GoalConfig, diff_drive.Parameters
+    NodeConfig,
+    FramesConfig,
+    PointTimesConfig,
+    MppiConfig,
+    ObstacleConfig,
+    GoalConfig,
+    diff_drive.Parameters,
 ):
     """Parameters of mppi_controller."""
 
@@ -101,7 +106,9 @@ class MppiController(ManagedNode):
             raise ConfigurationError(
                 f"parameter 'goals' has {len(config.goals)} numbers, must be pairs of x and y"
             )
-        self.counters = Counters("updates", "missed deadlines", "no plan", "clouds in", "dropped")
+        self.counters = Counters(
+            "updates", "missed deadlines", "no plan", "clouds in", MALFORMED, NO_TRANSFORM, NO_TIMES
+        )
         self.latencies = {"update": Latency(), "obstacles": Latency()}
         self._mppi = Mppi(
             config.subset(MppiConfig), "diff_drive", config.subset(diff_drive.Parameters)
@@ -117,7 +124,8 @@ class MppiController(ManagedNode):
         self._set_goals(np.reshape(config.goals, (-1, 2)))
         self._condition = Status(diagnostics.WARN, "waiting for odom")
 
-        self._mount = SensorMount(self, config.base_frame, config.lidar_mount)
+        mounts = SensorMounts(self, config.base_frame)
+        self._reader = CloudReader(self, config, config.subset(PointTimesConfig), mounts)
         self._command_publisher = self.advertise(TwistStamped, "cmd_vel", qos.RELIABLE)
         self._plan_publisher = self.advertise(Path, "plan", qos.RELIABLE)
         self._rollout_publisher = self.advertise(MarkerArray, "rollouts", qos.RELIABLE)
@@ -285,20 +293,10 @@ class MppiController(ManagedNode):
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
-        T_base_lidar = self._mount.lookup(message.header.frame_id)
-        if T_base_lidar is None:
-            self.counters.count("dropped")
+        scan = self._reader.read(message)
+        if scan is None:
             return
-        try:
-            points = points_from_message(message)
-            xyz = coordinates(points)
-        except LayoutError as error:
-            self.counters.count("dropped")
-            self.get_logger().warning(f"cloud dropped: {error}", throttle_duration_sec=5.0)
-            return
-        stamp = _seconds(message.header.stamp)
-        times = point_times(points, stamp).times
-        base = se3.apply(T_base_lidar, xyz)
+        base, times = scan.xyz, scan.point_times.times
         height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
         # What is inside the robot is the robot, or no return at all, whose time means nothing.
         outside = np.isfinite(distance) & (distance > self.config.robot_radius)
@@ -308,7 +306,7 @@ class MppiController(ManagedNode):
         keep = outside & (height > self.config.obstacle_height_min)
         keep &= height < self.config.obstacle_height_max
         since_end = np.zeros(np.count_nonzero(keep)) if times is None else times[keep] - end
-        self._waiting_clouds.append((stamp + end, base[keep], since_end))
+        self._waiting_clouds.append((_seconds(message.header.stamp) + end, base[keep], since_end))
         with self._lock:
             pose = self._pose
         if pose is not None:

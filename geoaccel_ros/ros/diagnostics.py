@@ -1,6 +1,7 @@
 """What every node says about itself once a second on /diagnostics."""
 
 import collections
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -64,21 +65,27 @@ class Latency:
 
 
 class Counters:
-    """Counts of events by name, such as clouds dropped and why."""
+    """Counts of events by name, such as clouds dropped and why; any thread may count."""
 
     def __init__(self, *names: str):
+        self._lock = threading.Lock()
         self._counts = dict.fromkeys(names, 0)
+        self._reason = ""
 
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add ``amount`` to the count of ``name``."""
-        self._counts[name] = self._counts.get(name, 0) + amount
+    def count(self, name: str, amount: int = 1, reason: str = "") -> None:
+        """Add ``amount`` to the count of ``name``; the newest ``reason`` is told beside them."""
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + amount
+            self._reason = reason or self._reason
 
     def __getitem__(self, name: str) -> int:
         return self._counts.get(name, 0)
 
     def values(self) -> dict[str, str]:
-        """Return all counts as strings."""
-        return {name: str(count) for name, count in self._counts.items()}
+        """Return all counts as strings, and the newest reason if there was one."""
+        with self._lock:
+            counts = {name: str(count) for name, count in self._counts.items()}
+            return {**counts, "newest reason": self._reason} if self._reason else counts
 
 
 class _Stopwatch:

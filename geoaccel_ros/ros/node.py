@@ -4,6 +4,7 @@ the lifecycle concerns it.
 """
 
 import contextlib
+import copy
 import os
 import time
 import traceback
@@ -18,7 +19,7 @@ from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallba
 from rclpy.exceptions import ParameterException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import QoSProfile, qos_policy_name_from_kind
-from rclpy.qos_overriding_options import InvalidQosOverridesError
+from rclpy.qos_overriding_options import InvalidQosOverridesError, QoSOverridingOptions
 
 from geoaccel_ros.backend import BackendError
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
@@ -110,9 +111,9 @@ class ManagedNode(LifecycleNode):
             publisher = self.create_lifecycle_publisher(
                 message_type,
                 topic,
-                profile,
+                copy.copy(profile),  # overrides are written into it
                 event_callbacks=events,
-                qos_overriding_options=qos.overridable(),
+                qos_overriding_options=self._overriding(topic, "publisher"),
             )
         self._removals.append(lambda: self.destroy_lifecycle_publisher(publisher))
         self._connections[f"subscribers of {topic}"] = publisher.get_subscription_count
@@ -127,11 +128,14 @@ class ManagedNode(LifecycleNode):
         *,
         always: bool = False,
         expected: bool = False,
+        mended: Callable[[], bool] = lambda: False,
     ):
         """Call ``callback`` with each message while the node is active, or ``always``.
 
         An exception in it is logged and counted; it never ends the node. Where messages are
-        ``expected``, the diagnostics warn when none came for :data:`SILENCE` seconds.
+        ``expected``, the diagnostics warn when none came for :data:`SILENCE` seconds. A publisher
+        of another QoS is warned of unless ``mended`` says that this was taken care of. Messages
+        that the middleware lost are counted.
         """
         if expected:
             self._heard[topic] = time.monotonic()
@@ -140,20 +144,26 @@ class ManagedNode(LifecycleNode):
             if expected:
                 self._heard[topic] = time.monotonic()
             if self._is_active or always:
-                with self._guarding(f"a message on '{topic}' was dropped"):
+                with self.guarding(f"a message on '{topic}' was dropped"):
                     callback(message)
 
+        def incompatible(event):
+            with self.guarding(f"another QoS on '{topic}' was not seen to"):
+                if not mended():
+                    self._on_incompatible_qos(topic, "subscription", event)
+
         events = SubscriptionEventCallbacks(
-            incompatible_qos=lambda event: self._on_incompatible_qos(topic, "subscription", event)
+            incompatible_qos=incompatible,
+            message_lost=lambda event: self._on_lost(topic, event.total_count_change),
         )
         with _qos_overrides_of(topic):
             subscription = self.create_subscription(
                 message_type,
                 topic,
                 guarded,
-                profile,
+                copy.copy(profile),
                 event_callbacks=events,
-                qos_overriding_options=qos.overridable(),
+                qos_overriding_options=self._overriding(topic, "subscription"),
             )
         self._removals.append(lambda: self.destroy_subscription(subscription))
         # Older rclpy does not tell what a subscription has found; the graph knows nearly as well.
@@ -169,13 +179,22 @@ class ManagedNode(LifecycleNode):
 
         def guarded(request, response):
             response.success, response.message = False, "failed, see the node's log"
-            with self._guarding(f"a call of '{name}' failed"):
+            with self.guarding(f"a call of '{name}' failed"):
                 return callback(request, response)
             return response
 
         service = self.create_service(service_type, name, guarded)
         self._removals.append(lambda: self.destroy_service(service))
         return service
+
+    @contextlib.contextmanager
+    def guarding(self, what: str) -> Iterator[None]:
+        """Log and count an exception of a callback: it would end the executor and the process."""
+        try:
+            yield
+        except Exception:
+            self.counters.count("exceptions")
+            self.get_logger().error(f"{what}: {traceback.format_exc()}", throttle_duration_sec=5.0)
 
     # The lifecycle, as rclpy calls it.
 
@@ -268,6 +287,19 @@ class ManagedNode(LifecycleNode):
             )
         return checked
 
+    def _overriding(self, topic: str, end: str) -> QoSOverridingOptions:
+        """Let the user's parameters override an endpoint, but not what it was made with before.
+
+        rclpy declares these parameters once, and the first profile's values become theirs.
+        """
+        stem = f"qos_overrides.{self.resolve_topic_name(topic)}.{end}"
+        return qos.overridable(
+            policy
+            for policy in qos.OVERRIDABLE
+            if f"{stem}.{policy}" in self._parameter_overrides
+            or not self.has_parameter(f"{stem}.{policy}")
+        )
+
     def _on_incompatible_qos(self, topic: str, end: str, event) -> None:
         # An own callback replaces rclpy's warning, so the warning is given here.
         policy = qos_policy_name_from_kind(event.last_policy_kind)
@@ -278,17 +310,16 @@ class ManagedNode(LifecycleNode):
             f"'{parameter}' to match it"
         )
 
-    @contextlib.contextmanager
-    def _guarding(self, what: str) -> Iterator[None]:
-        """Log and count an exception of a callback: it would end the executor and the process."""
-        try:
-            yield
-        except Exception:
-            self.counters.count("exceptions")
-            self.get_logger().error(f"{what}: {traceback.format_exc()}", throttle_duration_sec=5.0)
+    def _on_lost(self, topic: str, amount: int) -> None:
+        self.counters.count(f"lost: {topic}", amount)
+        total = self.counters[f"lost: {topic}"]
+        self.get_logger().warning(
+            f"messages on '{topic}' were lost on their way, {total} by now",
+            throttle_duration_sec=5.0,
+        )
 
     def _publish_diagnostics(self) -> None:
-        with self._guarding("diagnostics failed"):
+        with self.guarding("diagnostics failed"):
             self._diagnostics.publish(self._diagnostic_array())
 
     def _diagnostic_array(self) -> DiagnosticArray:
@@ -318,9 +349,11 @@ class ManagedNode(LifecycleNode):
         status = self.status()
         for topic, heard in self._heard.items():
             silent = time.monotonic() - max(heard, self._active_since)
-            if silent > SILENCE and status.level == diagnostics.OK:
+            if silent > SILENCE:
                 text = f"no message on '{topic}' for {silent:.0f} s"
-                return Status(diagnostics.WARN, text, status.values)
+                if status.level == diagnostics.OK:
+                    return Status(diagnostics.WARN, text, status.values)
+                return Status(status.level, f"{text}; before: {status.message}", status.values)
         return status
 
 

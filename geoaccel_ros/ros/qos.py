@@ -1,6 +1,8 @@
 """Quality of service of the package's topics; every endpoint can be overridden by parameters."""
 
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from collections.abc import Iterable
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions, QoSPolicyKind
 
 # /tf_static's publishers each keep one message; a late subscriber must have room for all of them.
@@ -9,6 +11,14 @@ LATCHED = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.TRANSIENT_LOCAL,
 )
+# Loses nothing as long as the publisher keeps all, too: it then waits for those who are slower.
+KEEP_ALL = QoSProfile(history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
+# The same of a publisher that does not send again what was lost on the way.
+KEEP_ALL_THAT_ARRIVES = QoSProfile(
+    history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.BEST_EFFORT
+)
+# What users may override of an endpoint.
+OVERRIDABLE = ("history", "depth", "reliability", "durability")
 CLOCK = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -26,13 +36,7 @@ def sensor_data(depth: int = 5) -> QoSProfile:
     return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
-def overridable() -> QoSOverridingOptions:
+def overridable(policies: Iterable[str] = OVERRIDABLE) -> QoSOverridingOptions:
     """Let ``qos_overrides.<topic>.<publisher|subscription>.<policy>`` change an endpoint."""
-    return QoSOverridingOptions(
-        policy_kinds=(
-            QoSPolicyKind.HISTORY,
-            QoSPolicyKind.DEPTH,
-            QoSPolicyKind.RELIABILITY,
-            QoSPolicyKind.DURABILITY,
-        )
-    )
+    kinds = tuple(QoSPolicyKind[policy.upper()] for policy in policies)
+    return QoSOverridingOptions(policy_kinds=kinds)

@@ -1,18 +1,14 @@
-"""What the nodes do with clouds that they cannot use: drop, count, say why, go on."""
+"""What the codec nodes do with clouds that they cannot use: drop, count, say why, go on."""
 
 import numpy as np
-import pytest
-from nav_msgs.msg import Odometry
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
-from tf2_msgs.msg import TFMessage
 
 from geoaccel_ros.pointcloud.layout import packed_dtype
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.pointcloud2 import bytes_for_message, message_from_points
-from geoaccel_ros.ros.transforms import stamped_transform
 
 XYZ = packed_dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
 
@@ -48,57 +44,6 @@ def emptied(cloud):
     cloud.width = cloud.row_step = 0
     cloud.data = []
     return cloud
-
-
-@pytest.mark.parametrize(
-    ("spoil", "counter", "complaint"),
-    [
-        (shortened, "dropped: malformed", "36000 bytes in all, but carries 35999"),
-        (of_unknown_type, "dropped: malformed", "field 'y' has the unknown datatype 0"),
-        (without_z, "dropped: malformed", "no field z; the cloud has x y height"),
-        (emptied, "dropped: empty", ""),
-    ],
-)
-def test_odometry_drops_a_bad_cloud_and_goes_on(nodes, probe, spoil, counter, complaint):
-    process = nodes.start("lidar_odometry", "-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]")
-    odometry = probe.listen(Odometry, "/odom", qos.RELIABLE)
-    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
-    wait_for(lambda: probe.node.count_publishers("/odom"), what="the node's publisher")
-    player.publish(room(1.0))
-    wait_for(lambda: len(odometry) == 1, what="the first pose")
-    player.publish(spoil(room(1.1)))
-    player.publish(room(1.2))
-    wait_for(lambda: len(odometry) == 2, what="the pose after the bad cloud")
-    assert [m.header.stamp.nanosec for m in odometry] == [0, 200_000_000]
-    probe.wait_for_count("lidar_odometry", counter, 1)
-    assert complaint in process.output
-    assert "Traceback" not in process.output
-
-
-def test_odometry_publishes_nothing_until_it_knows_the_mount(nodes, probe):
-    process = nodes.start("lidar_odometry")
-    odometry = probe.listen(Odometry, "/odom", qos.RELIABLE)
-    player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
-    player.publish(room(1.0, frame="/lidar"))
-    probe.wait_for_count("lidar_odometry", "dropped: no transform", 1)
-    assert "no transform from 'lidar' to 'base_link'" in process.output
-    assert "leading slash" in process.output
-    assert len(odometry) == 0
-
-    T_base_lidar = np.eye(4)
-    T_base_lidar[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
-    T_base_lidar[:3, 3] = 0.3, 0.0, 1.0
-    publisher = probe.speak(TFMessage, "/tf_static", qos.LATCHED)
-    stamp = Header().stamp
-    message = stamped_transform(stamp, "base_link", "lidar", T_base_lidar)
-    publisher.publish(TFMessage(transforms=[message]))
-    seconds = iter(np.arange(2.0, 60.0, 0.1))
-
-    def answered():
-        player.publish(room(next(seconds), frame="/lidar"))
-        return len(odometry)
-
-    wait_for(answered, what="a pose once the mount is known")
 
 
 def test_the_encoder_refuses_a_bad_cloud_and_goes_on(nodes, probe):

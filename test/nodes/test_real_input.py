@@ -49,12 +49,14 @@ def truth(lidar_data):
 
 
 def test_nothing_is_lost_and_the_pose_moves_with_the_car(nodes, probe, clouds, truth):
-    nodes.start("lidar_odometry", "-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]")
+    nodes.start(
+        "lidar_odometry", "-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]", "-p", "lossless:=true"
+    )
     nodes.start("cloud_encoder", "-p", f"step:={STEP}", "-p", "threads:=1")
     nodes.start("cloud_decoder", "-p", "threads:=1")
     odometry = probe.listen(Odometry, "/odom", qos.reliable(100))
     decoded = probe.listen(PointCloud2, "/points/decompressed", qos.reliable(100))
-    player = probe.speak(PointCloud2, "/points", qos.sensor_data(), subscribers=2)
+    player = probe.speak(PointCloud2, "/points", qos.KEEP_ALL, subscribers=2)
     probe.wait_for_connections("lidar_odometry", publishers_of_points=1, subscribers_of_odom=1)
     probe.wait_for_connections(
         "cloud_encoder", publishers_of_points=1, subscribers_of_points__compressed=1

@@ -1,0 +1,80 @@
+"""Wheel odometry or an IMU as what odometry predicts by, from their topics."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from nav_msgs.msg import Odometry
+from sensor_msgs.msg import Imu
+
+from geoaccel_ros.config import Configuration, parameter
+from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.priors import Gyroscope, MotionPrior, WheelOdometry
+from geoaccel_ros.ros import qos
+from geoaccel_ros.ros.mount import SensorMounts
+from geoaccel_ros.ros.node import ManagedNode
+from geoaccel_ros.ros.transforms import matrix_from_pose
+
+# They come by the hundreds a second, and wait while a cloud is registered.
+_QUEUE = 1000
+
+
+@dataclass(frozen=True)
+class PriorConfig(Configuration):
+    """Which other sensor tells of the motion."""
+
+    prior: str = parameter(
+        "none",
+        "Sensor that predicts the motion between two clouds: wheel_odometry (topic of that name, "
+        "nav_msgs/Odometry), imu (topic of that name, sensor_msgs/Imu, its angular velocity), or "
+        "none for constant velocity.",
+        choices=("none", "wheel_odometry", "imu"),
+    )
+
+
+def listen(
+    node: ManagedNode, config: PriorConfig, mounts: SensorMounts, seconds: Callable[..., float]
+) -> MotionPrior | None:
+    """Return what a node hears from the sensor that ``config`` names; None if that is none.
+
+    Parameters
+    ----------
+    node : ManagedNode
+    config : PriorConfig
+    mounts : SensorMounts
+        Where the sensor sits.
+    seconds : callable
+        Turns a message's stamp into seconds on odometry's clock.
+    """
+    if config.prior == "none":
+        return None
+    wheels = config.prior == "wheel_odometry"
+    prior = WheelOdometry() if wheels else Gyroscope()
+
+    def on_wheels(message: Odometry) -> None:
+        node.counters.count("wheel_odometry in")
+        T_base_child = mounts.lookup(message.child_frame_id)
+        if T_base_child is None:
+            return
+        try:
+            T_odom_child = matrix_from_pose(message.pose.pose)
+        except ValueError as error:
+            node.counters.count("dropped: wheel_odometry", reason=f"wheel_odometry: {error}")
+            return
+        prior.add(seconds(message.header.stamp), T_odom_child @ se3.inverse(T_base_child))
+
+    def on_imu(message: Imu) -> None:
+        node.counters.count("imu in")
+        if message.angular_velocity_covariance[0] < 0.0:
+            reason = "imu: its covariance says that it has no angular velocity"
+            node.counters.count("dropped: imu", reason=reason)
+            return
+        T_base_imu = mounts.lookup(message.header.frame_id)
+        if T_base_imu is not None:
+            rate = message.angular_velocity
+            in_base = T_base_imu[:3, :3] @ np.array([rate.x, rate.y, rate.z])
+            prior.add(seconds(message.header.stamp), in_base)
+
+    kind, callback = (Odometry, on_wheels) if wheels else (Imu, on_imu)
+    node.subscribe(kind, config.prior, callback, qos.sensor_data(_QUEUE), expected=True)
+    return prior
