@@ -9,6 +9,7 @@ from geoaccel_ros.backend import BackendError
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import check_target
 from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.memory import keep_freed_memory
 
 # The module of each command. Only that of the one to run is imported: others take seconds, or need
 # what a machine that only registers clouds does not have.
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         0 when it did its work, 1 when it could not (one line on standard error says why), 2 for
         wrong usage, 130 when interrupted.
     """
+    keep_freed_memory()
     arguments = sys.argv[1:] if arguments is None else arguments
     args = _parser(arguments).parse_args(arguments)
     try:

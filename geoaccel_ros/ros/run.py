@@ -12,6 +12,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
 
 from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.memory import keep_freed_memory
 from geoaccel_ros.ros.node import ManagedNode
 from geoaccel_ros.ros.params_file import check_parameter_files
 
@@ -32,6 +33,7 @@ def run(node_type: type[ManagedNode], arguments: list[str] | None = None) -> int
         The exit status: 0 after a signal, 1 when the node could not start or failed.
     """
     arguments = sys.argv if arguments is None else arguments
+    keep_freed_memory()
     try:
         check_parameter_files(arguments, node_type.NAME)
         # With rclpy's own handlers the context is gone before on_shutdown can publish anything.

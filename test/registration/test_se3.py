@@ -62,3 +62,18 @@ def test_orthonormal_mends_rounding_and_keeps_rotations():
     np.testing.assert_allclose(se3.orthonormal(rotation), rotation, atol=1e-14)
     mended = se3.orthonormal(rotation + 1e-6)
     np.testing.assert_allclose(mended @ mended.T, np.eye(3), atol=1e-14)
+
+
+def test_apply_takes_points_of_any_layout():
+    rng = np.random.default_rng(0)
+    transform = se3.exp(rng.normal(size=6))
+    records = np.zeros(50, {"names": ["a", "xyz"], "formats": ["u1", "3f4"], "itemsize": 17})
+    records["xyz"] = rng.normal(size=(50, 3))
+    frozen = np.array(records["xyz"], np.float64)
+    frozen.flags.writeable = False
+    swapped = records["xyz"].astype(">f4")
+    for points in (records["xyz"], frozen, frozen[::2], swapped, frozen.astype(int), frozen[:0]):
+        expected = np.array(points, float) @ transform[:3, :3].T + transform[:3, 3]
+        moved = se3.apply(transform, points)
+        assert moved.dtype == np.float64
+        np.testing.assert_allclose(moved, expected, atol=1e-12)
