@@ -19,7 +19,8 @@ from types import ModuleType
 
 BENCHMARKS = {
     "registration": "two clouds laid onto each other, beside small_gicp, Open3D and SciPy",
-    "odometry": "a drive through the simulated yard, beside KISS-ICP",
+    "odometry": "drives through a courtyard or recorded, beside KISS-ICP, GenZ-ICP and small_gicp",
+    "latency": "the node lidar_odometry over DDS, from a cloud to its odometry",
     "compression": "xyz at a given step, beside Draco and zstd",
     "mppi": "one update of the differential drive",
 }

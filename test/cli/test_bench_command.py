@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from scanned_room import pose, seen
 
 from geoaccel_ros import __version__
 from geoaccel_ros.benchmark import BENCHMARKS, load
@@ -21,7 +22,8 @@ from geoaccel_ros.registration.metrics import path_length
 # What makes a benchmark take a second.
 SMALL = {
     "registration": ["--points", "2000", "--baseline-points", "200"],
-    "odometry": ["--seconds", "0.5"],
+    "odometry": ["--scans", "3", "--scene", "from-rest", "standstill"],
+    "latency": ["--scans", "3", "--minutes", "0.02"],
     "compression": ["--step", "0.02"],
     "mppi": ["--samples", "16", "32", "--horizon", "5"],
 }
@@ -91,13 +93,56 @@ def test_results_are_right_and_not_only_timed(printed):
             # Ten times what noise of 0.01 m leaves of 2000 points in 11 m.
             assert row["rotation_deg"] < 0.05 and row["translation_m"] < 0.005
         elif name == "odometry" and row["contender"].startswith("geoaccel"):
-            assert row["scans"] == 5 and row["ate_rmse_m"] < 0.05
+            assert row["scans"] == 3 and row["pose_at"] == "end"
+            assert row["ate_rmse_m"] < 0.01 and row["step_max_deg"] < 0.1
+            assert row["ms"]["median"] <= row["p95_ms"]
+        elif name == "latency":
+            # Twice 0.02 minutes at 10 Hz. How many come in time depends on what else runs here.
+            assert row["clouds"] == 24 and row["lost"] < 24 and row["predicted"] == 0
+            assert row["ms"]["median"] <= row["p95_ms"] <= row["p99_ms"] <= row["max_ms"]
+            assert row["ate_rmse_m"] < 0.02
+            assert row["memory_early_mib"] > 10.0 and row["memory_end_mib"] > 10.0
         elif name == "compression":
             # Half a step, and the rounding of float32 coordinates within 100 m.
             assert row["max_error_m"] <= 0.01 + 1e-5
             assert 0 < row["decoded_points"] <= row["points"]
     if name == "mppi":
         assert [row["samples"] for row in content["rows"]] == [16, 32]
+
+
+def test_standing_still_has_a_table_of_its_own(capsys):
+    options = ["odometry", "--scene", "standstill", "--scans", "30", "--threads", 2]
+    content = bench(capsys, *options)
+    assert content["rows"] == []
+    (table,) = content["tables"]
+    (row,) = table["rows"]
+    assert table["title"] == "Standstill" and row["contender"].startswith("geoaccel, ")
+    assert row["minutes"] == pytest.approx(0.05)
+    # Noise of 0.01 m on thousands of points; nothing is added to the map at rest.
+    assert row["farthest_mm"] < 10.0 and row["map_size"] > 1000 and row["map_growth"] == 0
+
+
+def test_two_scans_tell_of_no_drift(capsys):
+    assert main(["bench", "odometry", "--scene", "standstill", "--scans", "2"]) == 1
+    assert "--scans 3 or more" in capsys.readouterr().err
+
+
+def test_recorded_drives_beside_a_scene(tmp_path, capsys):
+    (tmp_path / "room" / "velodyne").mkdir(parents=True)
+    for index in range(4):
+        write_points(tmp_path / "room" / "velodyne" / f"{index:06}.bin", seen(index))
+    poses = np.array([pose(index)[:3].ravel() for index in range(4)])
+    np.savetxt(tmp_path / "room" / "poses.txt", poses)
+    rows = bench(capsys, "odometry", "--data", tmp_path / "room", "--scans", 3)["rows"]
+    # Nothing simulated unless asked for.
+    assert [(row["drive"], row["scans"], row["pose_at"]) for row in rows] == [("room", 3, "stamp")]
+    assert rows[0]["step_max_m"] < 0.02
+
+
+def test_a_folder_without_truth_is_refused(tmp_path, capsys):
+    for name in ("odometry", "latency"):
+        assert main(["bench", name, "--data", str(tmp_path)]) == 1
+        assert "has no poses.txt" in capsys.readouterr().err
 
 
 def test_the_yard_s_circle_is_driven_and_not_stopped_by_an_obstacle():

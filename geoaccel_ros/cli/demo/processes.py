@@ -91,10 +91,14 @@ class NodeProcess:
         """Take the mean CPU share since :meth:`start_measuring` (1.0: one core) and the memory."""
         seconds, start = self._cpu_start
         try:
-            self.memory_mib = max(self.memory_mib, self._usage.memory_info().rss / 2**20)
+            self.memory_mib = max(self.memory_mib, self.resident_mib())
             self.cpu_share = (self._cpu_seconds() - seconds) / (time.monotonic() - start)
         except psutil.NoSuchProcess:
             self.check()
+
+    def resident_mib(self) -> float:
+        """Return the memory that the node occupies now; psutil.NoSuchProcess if it has ended."""
+        return self._usage.memory_info().rss / 2**20
 
     def interrupt(self) -> None:
         """Send SIGINT, as Ctrl-C and `ros2 launch` do."""
