@@ -52,3 +52,31 @@ def test_compiles(nvrtc, file, capability):
         pytest.fail(nvrtc.getProgramLog(program))
     finally:
         nvrtc.destroyProgram(program)
+
+
+def test_structures_lie_alike_in_python_and_cuda(nvrtc):
+    """What NumPy lays out is what kernels read: sizes and offsets."""
+    from geoaccel_ros.registration.cuda import local_map, scan_matching, sweep
+
+    folder = PACKAGE / "registration" / "cuda"
+    structures = {
+        "sweep.cu": sweep.STRUCTURES,
+        "local_map.cu": local_map.STRUCTURES,
+        "scan_matching.cu": scan_matching.STRUCTURES,
+    }
+    for name, dtypes in structures.items():
+        code = (folder / name).read_text()
+        for structure, dtype in dtypes.items():
+            code += f'\nstatic_assert(sizeof({structure}) == {dtype.itemsize}, "{structure}");'
+            for field in dtype.names:
+                place = f"__builtin_offsetof({structure}, {field})"
+                code += f'\nstatic_assert({place} == {dtype.fields[field][1]}, "{field}");'
+        program = nvrtc.createProgram(code, name, (), ())
+        try:
+            nvrtc.compileProgram(
+                program, ("--std=c++17", "--gpu-architecture=sm_90", f"-I{folder}")
+            )
+        except nvrtc.NVRTCError:
+            pytest.fail(nvrtc.getProgramLog(program))
+        finally:
+            nvrtc.destroyProgram(program)

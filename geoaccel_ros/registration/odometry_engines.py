@@ -4,16 +4,21 @@ An engine thins sweeps, matches them to a local map, and adds them to it; what t
 normal equations is :mod:`.odometry`'s.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from geoaccel_ros.backend import choose_backend
+from geoaccel_ros.backend import BackendError, choose_backend
+from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.deskew import move_along
 from geoaccel_ros.registration.local_map import LocalMap
 from geoaccel_ros.registration.scan_matching import ScanMatcher
 from geoaccel_ros.registration.sweep import Sweep, suitable_voxel, thin
 from geoaccel_ros.threads import Threads
+
+# Points of a scan from which CUDA is the faster: an H200 against 2 threads (docs/benchmarks.md).
+_CUDA_POINTS = 10_000
 
 
 class Engine(Protocol):
@@ -87,13 +92,65 @@ class CpuEngine:
         local_map.add(moved, T_odom_base[:3, 3])
 
 
-def choose_engine(config) -> Engine:
-    """Return the engine for an :class:`.odometry.OdometryConfig`.
+def choose_engine(config) -> Callable[[int], Engine]:
+    """Return what takes drives for an :class:`.odometry.OdometryConfig`, by their first scan.
+
+    Returns
+    -------
+    callable
+        From the number of the first scan's points to its engine.
 
     Raises
     ------
     BackendError
-        If CUDA was asked for and cannot be used.
+        If CUDA was asked for and cannot be used, or disagrees with the CPU on a small problem.
     """
     name, reason = choose_backend(config.backend)
-    return CpuEngine(config, reason)
+    if name == "cpu":
+        cpu = CpuEngine(config, reason)
+        return lambda points: cpu
+    from geoaccel_ros.registration.cuda.odometry import CudaEngine
+
+    cuda = CudaEngine(config, reason)
+    _check_parity(CpuEngine(config, ""), cuda)
+    if config.backend == "cuda":
+        return lambda points: cuda
+    cpu = CpuEngine(config, f"scans of less than {_CUDA_POINTS} points")
+    cuda.reason = f"scans of {_CUDA_POINTS} points or more"
+    return lambda points: cuda if points >= _CUDA_POINTS else cpu
+
+
+def _check_parity(cpu: CpuEngine, cuda: Engine) -> None:
+    """Refuse a device that computes otherwise than the CPU: some drivers fail in silence."""
+    for dtype in (np.float32, np.float64):
+        expected, found = (_equations_of_a_corner(engine, dtype) for engine in (cpu, cuda))
+        for own, other in zip(expected, found, strict=True):
+            if not np.allclose(own, other, rtol=1e-4, atol=1e-4 * np.abs(own).max()):
+                raise BackendError(
+                    "CUDA's odometry differs from the CPU's on the start-up check: update the "
+                    "NVIDIA driver or set backend: cpu"
+                )
+
+
+def _equations_of_a_corner(engine: Engine, dtype) -> tuple[np.ndarray, ...]:
+    """Return what an engine makes of a floor, two walls and some noise, seen on the move."""
+    generator = np.random.default_rng(1)
+    sides = [generator.uniform(-4.0, 4.0, (2000, 3)) for _ in range(3)]
+    for axis, side in enumerate(sides):
+        side[:, axis] = (-4.0, -4.0, -1.0)[axis]
+    points = np.vstack([*sides, generator.uniform(-4.0, 4.0, (500, 3))])
+    points += generator.normal(0.0, 0.01, points.shape)
+    points = points.astype(dtype)
+    times = generator.uniform(0.0, 0.1, len(points))
+    sweep = engine.thin(points, times, 0.5)
+    twist = np.array([1.0, -0.5, 0.2, 0.1, 0.2, -0.5])
+    local_map = engine.local_map(0.5, np.zeros(3))
+    engine.add(local_map, sweep, np.eye(4), twist)
+    matcher = engine.matcher(local_map, sweep, 0.1, 0.02)
+    pose = se3.exp(np.array([0.02, -0.03, 0.01, 0.01, -0.005, 0.01]))
+    near, far = (matcher.linearise(pose, twist, radius) for radius in (0.5, 2.0))
+    counts = np.array([len(sweep), near.inliers, far.inliers])
+    moments = np.array([sweep.middle, sweep.end, sweep.reach, near.deviation, far.deviation])
+    points = local_map.points()
+    ends = sweep.matched_at_end(twist)
+    return counts, moments, near.hessian, far.hessian, near.gradient, points, ends

@@ -23,7 +23,7 @@ _SHARE = 1024
 _HESSIAN, _AGED, _TWICE_AGED = 0, 21, 42
 _GRADIENT, _AGED_GRADIENT = 63, 69
 _INLIERS, _OUTLIERS, _SQUARES = 75, 76, 77
-_LENGTH = 78
+LENGTH = 78
 _UPPER = np.triu_indices(6)
 
 
@@ -97,7 +97,7 @@ class ScanMatcher:
         self._moved = np.empty_like(points)
         self._matches = np.full(len(points), -1, np.int64)
         self._distances = np.empty(len(points))
-        self._sums = np.empty((threads.count, _LENGTH))
+        self._sums = np.empty((threads.count, LENGTH))
 
     def linearise(
         self, T_odom_base: np.ndarray, twist: np.ndarray, radius: float | None, bent: bool = True
@@ -155,7 +155,7 @@ class ScanMatcher:
                 for part in range(parts)
             ]
         )
-        return _equations(self._sums.sum(axis=0), deviation)
+        return equations_of(self._sums.sum(axis=0), deviation)
 
     def _deviation(self) -> float:
         """Return the standard deviation of the distances to planes, or without any to means."""
@@ -168,7 +168,7 @@ class ScanMatcher:
         return max(1.4826 * float(np.median(distances)), self._least_deviation)
 
 
-def _equations(sums: np.ndarray, deviation: float) -> NormalEquations:
+def equations_of(sums: np.ndarray, deviation: float) -> NormalEquations:
     hessian, gradient = np.empty((12, 12)), np.empty(12)
     for rows, columns, place in ((0, 0, _HESSIAN), (0, 6, _AGED), (6, 6, _TWICE_AGED)):
         block = np.empty((6, 6))

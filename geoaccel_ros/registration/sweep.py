@@ -10,9 +10,9 @@ from geoaccel_ros.registration.preprocess import range_filter, voxel_filter
 from geoaccel_ros.threads import Threads
 
 # A sweep is thinned to this part of the map's voxel for the map …
-_MAP_POINTS_VOXEL = 0.4
+MAP_POINTS_VOXEL = 0.4
 # … and to this multiple of it for matching.
-_MATCHED_POINTS_VOXEL = 1.25
+MATCHED_POINTS_VOXEL = 1.25
 # The map's voxel, unless given, as a part of the first scan's root mean square range, and its
 # bounds in metres: 0.8 m on a street, 0.3 m in a yard of 24 m. Half as much costs twice the time
 # and gains nothing; twice as much doubles the error.
@@ -79,14 +79,14 @@ def thin(
     voxel, min_range, max_range : float, metres
     threads : Threads
     """
-    kept = voxel_filter(xyz, _MAP_POINTS_VOXEL * voxel, min_range, max_range, threads)
+    kept = voxel_filter(xyz, MAP_POINTS_VOXEL * voxel, min_range, max_range, threads)
     points = np.ascontiguousarray(xyz[kept], np.float64)
     offsets = np.zeros(len(points))
     if times is not None:
         offsets = np.asarray(times, np.float64)[kept]
         if not np.all(np.isfinite(offsets)):
             offsets = np.zeros(len(points))
-    matched = voxel_filter(points, _MATCHED_POINTS_VOXEL * voxel, threads=threads)
+    matched = voxel_filter(points, MATCHED_POINTS_VOXEL * voxel, threads=threads)
     if not len(points):
         return Sweep(points, offsets, matched, 0.0, 0.0, 0.0)
     middle, end = float(np.mean(offsets)), float(np.max(offsets))

@@ -4,6 +4,7 @@
 // explained. All blocks of the launch run at once (a cooperative launch); between the steps of an
 // iteration they wait for each other. One thread of the first block solves.
 
+#include "barrier.cuh"
 #include "kdtree.cuh"
 #include "linear_algebra.cuh"
 
@@ -52,24 +53,9 @@ struct State {
     int stop;
     int iterations;
     int matched;
-    unsigned arrived;  // at the barriers, in all
+    unsigned barrier;
     int searched;      // source points that a warp has taken on in this iteration
 };
-
-// Wait for all blocks; `epoch` counts a thread's barriers.
-__device__ inline void wait_for_all(State* state, unsigned& epoch)
-{
-    ++epoch;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        atomicAdd(&state->arrived, 1u);
-        while (*static_cast<volatile unsigned*>(&state->arrived) < epoch * gridDim.x) {
-        }
-        __threadfence();
-    }
-    __syncthreads();
-}
 
 struct Pose {
     double m[12];
@@ -456,7 +442,6 @@ __device__ inline void iterate(
     __shared__ double totals[kLength];
     const int first = blockIdx.x * kThreads + threadIdx.x;
     const int stride = gridDim.x * kThreads;
-    unsigned epoch = 0;
     double step = infinity();
     int calm = 0;
     for (int iteration = 0;; ++iteration) {
@@ -487,14 +472,14 @@ __device__ inline void iterate(
                 atomicAdd(&near[iteration], __popc(votes));
             }
         }
-        wait_for_all(state, epoch);
+        wait_for_all(&state->barrier);
         for (int i = first; i < clouds.source_count; i += stride) {
             if (matches[i] >= 0) {
                 add_match(clouds, settings, pose, pose, infinity(), i, matches[i], sums);
             }
         }
         sum_block(sums, rows + blockIdx.x * kLength);
-        wait_for_all(state, epoch);
+        wait_for_all(&state->barrier);
 
         if (blockIdx.x == 0) {
             sum_rows(rows, totals);
@@ -511,7 +496,7 @@ __device__ inline void iterate(
             }
         }
         if (settings.three_sigma) {
-            wait_for_all(state, epoch);
+            wait_for_all(&state->barrier);
             const int stop = *static_cast<volatile int*>(&state->stop);
             if (!stop) {
                 const Pose trial = load(state->trial);
@@ -526,7 +511,7 @@ __device__ inline void iterate(
                     }
                 }
                 sum_block(sums, rows + blockIdx.x * kLength);
-                wait_for_all(state, epoch);
+                wait_for_all(&state->barrier);
                 if (blockIdx.x == 0) {
                     sum_rows(rows, totals);
                     if (threadIdx.x == 0) {
@@ -573,7 +558,7 @@ __device__ inline void iterate(
             }
             state->stop = stop;
         }
-        wait_for_all(state, epoch);
+        wait_for_all(&state->barrier);
         if (*static_cast<volatile int*>(&state->stop)) {
             return;
         }

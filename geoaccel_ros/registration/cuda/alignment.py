@@ -7,10 +7,9 @@ from collections.abc import Callable
 import cupy
 import cupyx
 import numpy as np
-from cupy.cuda import driver
 
 from geoaccel_ros.registration.alignment import Alignment, Settings, Stop
-from geoaccel_ros.registration.cuda.kernels import blocks, module, multiprocessors
+from geoaccel_ros.registration.cuda.kernels import blocks, module, resident_blocks
 from geoaccel_ros.registration.cuda.tree import CudaTree, Upload
 from geoaccel_ros.registration.morton import RADII
 from geoaccel_ros.registration.residuals import LENGTH, METHODS
@@ -30,7 +29,7 @@ _STATE = np.dtype(
         ("stop", "i4"),
         ("iterations", "i4"),
         ("matched", "i4"),
-        ("arrived", "u4"),
+        ("barrier", "u4"),
         ("searched", "i4"),
     ],
     align=True,
@@ -221,8 +220,7 @@ def loop_kernel(
         f"-DBLOCKS_PER_MULTIPROCESSOR={per_multiprocessor}",
     )
     kernel = module("alignment", defines, cooperative=True).get_function("align")
-    resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
-    return kernel, resident * multiprocessors()
+    return kernel, resident_blocks(kernel, threads)
 
 
 def _along_curve(local: cupy.ndarray, radius: float) -> cupy.ndarray:

@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 
 import cupy
+from cupy.cuda import driver
 
 _FOLDER = Path(__file__).parent
 
@@ -21,6 +22,12 @@ def module(name: str, defines: tuple[str, ...] = (), cooperative: bool = False) 
 def multiprocessors() -> int:
     """Return how many the present device has."""
     return cupy.cuda.Device().attributes["MultiProcessorCount"]
+
+
+def resident_blocks(kernel: cupy.RawKernel, threads: int) -> int:
+    """Return how many blocks of a kernel the present device runs at once."""
+    each = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+    return each * multiprocessors()
 
 
 def blocks(count: int, threads: int) -> tuple[int]:
