@@ -567,6 +567,14 @@ def test_a_cloud_from_elsewhere_is_reported_and_leaves_the_map_alone(node, sixty
     np.testing.assert_allclose(found[:, :3, 3], true[:, :3, 3], atol=0.05)
     assert covariance(after[-1].pose.covariance)[0, 0] < 0.1**2
 
+    # Not for long, though: then it is lost, says what helps, and begins anew when it is told to.
+    node.play([cloud(elsewhere, 3.0), cloud(elsewhere, 6.0)])
+    wait_for(lambda: "lost, overlap" in node.says()["message"], what="the diagnostics to say so")
+    assert "call ~/reset or send an initialpose" in node.says()["message"]
+    node.reset()
+    node.play(drive_of(curve_at, 2, begin=7.0))
+    wait_for(lambda: "tracking" in node.says()["message"], what="the diagnostics")
+
 
 # 23. One wall tells nothing of how far along it one is.
 def test_along_a_wall_the_pose_is_the_prediction_and_flagged(node):
