@@ -34,8 +34,9 @@ _FEWEST_POINTS = 30
 _SEED_ROUNDS = 4
 # A clock that steps back by more than this was set, or the bag began anew; less is a late scan.
 _RESTART_AFTER = 1.0
-# Residuals below the sensor's noise are not to be told apart, metres.
-_LEAST_DEVIATION = 0.02
+# Residuals below the sensor's noise are not to be told apart: 0.02 m for lidars, and less where the
+# scene is so small that voxels of a depth camera's kind suit it, as a part of the voxel.
+_LEAST_DEVIATION, _LEAST_DEVIATION_VOXELS = 0.02, 0.05
 # A point nearer to its plane than this part of a voxel lies on it: 96 % and more of the points of a
 # registered scan do (HDL-64 outdoors, hand-held lidar indoors), below 42 % of a misplaced one.
 _ON_PLANE = 0.2
@@ -50,8 +51,8 @@ _UNOBSERVED = 4e-3
 # stands: metres and (at the root mean square range) metres a second.
 _REST = 0.05
 # The map takes a scan only after this much motion since the last one it took, so that standing
-# still neither grows it nor lets its means wander: metres and radians.
-_MAP_TRANSLATION = 0.05
+# still neither grows it nor lets its means wander: metres, less in small scenes; radians.
+_MAP_TRANSLATION, _MAP_TRANSLATION_VOXELS = 0.05, 0.25
 _MAP_ROTATION = 0.02
 # Without a registered scan for so long the pose is a guess, seconds.
 _LOST_AFTER = 2.0
@@ -354,11 +355,16 @@ class Odometry:
         if self._first is None:
             self._learn(attempt.motion.minus(predicted), sweep.reach)
         self._motion, self._first = attempt.motion, None
-        step = se3.log(se3.inverse(self._T_last_mapped) @ self._motion.T_odom_base)
-        if np.linalg.norm(step[:3]) > _MAP_TRANSLATION or np.linalg.norm(step[3:]) > _MAP_ROTATION:
+        if self._has_moved():
             self._add_to_map(sweep)
         points = sweep.matched_at_end(self._motion.twist)
         return self._result("registered", "", stamp, sweep, points, attempt)
+
+    def _has_moved(self) -> bool:
+        """Return whether the base has moved since the map last took a scan."""
+        step = se3.log(se3.inverse(self._T_last_mapped) @ self._motion.T_odom_base)
+        way = min(_MAP_TRANSLATION, _MAP_TRANSLATION_VOXELS * self.voxel)
+        return np.linalg.norm(step[:3]) > way or np.linalg.norm(step[3:]) > _MAP_ROTATION
 
     def _predict(self, instant: float) -> Motion:
         measured = self.prior and self.prior.between(self._motion.stamp, instant)
@@ -407,7 +413,12 @@ class Odometry:
         # A map of one scan is bent by the motion during it, and a scan bent alike fits it best:
         # until that is mended the twist must come from the motion between the two alone.
         bent = self._first is None
-        matcher = self._engine.matcher(self._map, sweep, _ON_PLANE * self.voxel, _LEAST_DEVIATION)
+        matcher = self._engine.matcher(
+            self._map,
+            sweep,
+            _ON_PLANE * self.voxel,
+            min(_LEAST_DEVIATION, _LEAST_DEVIATION_VOXELS * self.voxel),
+        )
         motion, shift, step = predicted, np.inf, np.zeros(12)
         for _ in range(self.config.max_iterations):
             search = shift > _REMATCH * self.voxel
@@ -417,8 +428,8 @@ class Odometry:
             shift = 0.0 if search else shift
             information = equations.hessian[np.ix_(moving, moving)] / equations.deviation**2
             gradient = equations.gradient[moving] / equations.deviation**2
-            size = len(self._moving)
-            directions = unobserved(information[:size, :size], scale, _UNOBSERVED)
+            geometry = equations.geometry[np.ix_(self._moving, self._moving)]
+            directions = unobserved(geometry, scale, _UNOBSERVED)
             observed = np.kron(np.eye(2), without(directions, scale))
             information = observed.T @ information @ observed + prior
             gradient = observed.T @ gradient + prior @ motion.minus(predicted)[moving]

@@ -19,11 +19,13 @@ _LEAST_SINE = 0.1
 _SHARE = 1024
 
 # Places in a row of sums: the upper triangle of the pose's Hessian, the same with each point's age
-# as a factor, and with its square; two gradients, without age and with; counts and squares.
+# as a factor, and with its square; two gradients, without age and with; counts and squares; and the
+# Hessian without the robust kernel.
 _HESSIAN, _AGED, _TWICE_AGED = 0, 21, 42
 _GRADIENT, _AGED_GRADIENT = 63, 69
 _INLIERS, _OUTLIERS, _SQUARES = 75, 76, 77
-LENGTH = 78
+_GEOMETRY = 78
+LENGTH = 99
 _UPPER = np.triu_indices(6)
 
 
@@ -38,6 +40,9 @@ class NormalEquations:
         Both for a step [translation, rotation, velocity, angular velocity] of the pose and of its
         twist in the map's axes, the rotation about the pose's own origin
         (:func:`geoaccel_ros.registration.se3.perturbed`).
+    geometry : ndarray (6, 6)
+        The pose's Hessian as if every residual were small: what the scene fixes, also where the
+        pose is still so far off that the kernel leaves out what would fix it.
     inliers : int
         Points on a plane: their distance lies within the tolerance.
     overlap : float
@@ -50,6 +55,7 @@ class NormalEquations:
 
     hessian: np.ndarray
     gradient: np.ndarray
+    geometry: np.ndarray
     inliers: int
     overlap: float
     rmse: float
@@ -170,18 +176,24 @@ class ScanMatcher:
 
 def equations_of(sums: np.ndarray, deviation: float) -> NormalEquations:
     hessian, gradient = np.empty((12, 12)), np.empty(12)
-    for rows, columns, place in ((0, 0, _HESSIAN), (0, 6, _AGED), (6, 6, _TWICE_AGED)):
-        block = np.empty((6, 6))
-        block[_UPPER] = sums[place : place + 21]
-        block.T[_UPPER] = sums[place : place + 21]
-        hessian[rows : rows + 6, columns : columns + 6] = block
-        hessian[columns : columns + 6, rows : rows + 6] = block
+    hessian[:6, :6] = _symmetric(sums[_HESSIAN : _HESSIAN + 21])
+    hessian[:6, 6:] = hessian[6:, :6] = _symmetric(sums[_AGED : _AGED + 21])
+    hessian[6:, 6:] = _symmetric(sums[_TWICE_AGED : _TWICE_AGED + 21])
+    geometry = _symmetric(sums[_GEOMETRY : _GEOMETRY + 21])
     gradient[:6] = sums[_GRADIENT : _GRADIENT + 6]
     gradient[6:] = sums[_AGED_GRADIENT : _AGED_GRADIENT + 6]
     inliers, outliers = int(sums[_INLIERS]), int(sums[_OUTLIERS])
     overlap = inliers / max(inliers + outliers, 1)
     rmse = float(np.sqrt(sums[_SQUARES] / inliers)) if inliers else np.nan
-    return NormalEquations(hessian, gradient, inliers, overlap, rmse, deviation)
+    return NormalEquations(hessian, gradient, geometry, inliers, overlap, rmse, deviation)
+
+
+def _symmetric(upper: np.ndarray) -> np.ndarray:
+    """Return the matrix (6, 6) whose upper triangle is given row by row, (21,)."""
+    matrix = np.empty((6, 6))
+    matrix[_UPPER] = upper
+    matrix.T[_UPPER] = upper
+    return matrix
 
 
 @njit(nogil=True, cache=True)
@@ -237,7 +249,7 @@ def _accumulate(
                     error, row[3], row[5] = y, -lz, lx
                 else:
                     error, row[3], row[4] = z, ly, -lx
-                _add_row(row, error, _POINT_WEIGHT, age, products, sums)
+                _add_row(row, error, _POINT_WEIGHT, 1.0, age, products, sums)
             continue
         nx, ny, nz = normals[j, 0], normals[j, 1], normals[j, 2]
         weight = 1.0
@@ -258,26 +270,28 @@ def _accumulate(
                 sums[_OUTLIERS] += 1.0
         row[0], row[1], row[2] = nx, ny, nz
         row[3], row[4], row[5] = ly * nz - lz * ny, lz * nx - lx * nz, lx * ny - ly * nx
-        weight *= (width * width / (width * width + square)) ** 2
-        _add_row(row, error, weight, age, products, sums)
+        kernel = (width * width / (width * width + square)) ** 2
+        _add_row(row, error, weight, kernel, age, products, sums)
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _add_row(row, error, weight, age, products, sums):
+def _add_row(row, error, weight, kernel, age, products, sums):
     """Add one residual: its derivatives by the pose are ``row``, by the twist ``age * row``."""
     place = 0
     for a in range(6):
         scaled = weight * row[a]
-        sums[_GRADIENT + a] += scaled * error
+        sums[_GRADIENT + a] += kernel * scaled * error
         for b in range(a, 6):
             products[place] = scaled * row[b]
             place += 1
     for k in range(21):
+        sums[_GEOMETRY + k] += products[k]
+        products[k] *= kernel
         sums[_HESSIAN + k] += products[k]
     # Scans without times have no second half.
     if age != 0.0:
         for a in range(6):
-            sums[_AGED_GRADIENT + a] += age * weight * row[a] * error
+            sums[_AGED_GRADIENT + a] += age * kernel * weight * row[a] * error
         for k in range(21):
             sums[_AGED + k] += age * products[k]
             sums[_TWICE_AGED + k] += age * age * products[k]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.backend import cuda_problem
+from geoaccel_ros.pointcloud.files import read_points
+from geoaccel_ros.pointcloud.layout import coordinates
 from geoaccel_ros.registration import RegistrationWarning, register, se3
 from geoaccel_ros.registration.deskew import deskew
 from geoaccel_ros.registration.metrics import path_length, relative_pose_error
@@ -50,6 +52,31 @@ def run(frames):
     poses = np.array([r.T_odom_base for r in results])
     assert np.isfinite(poses).all()
     return poses, np.array([pose for *_, pose in frames])
+
+
+# A road without houses among them, where few points hold the pose.
+CLOUDS = (
+    "pcd_layouts/velodyne_vlp16_pad32.pcd",
+    "pcd_layouts/velodyne_hdl32_pad32.pcd",
+    "pcd_layouts/opencalib_top_ring_timestampF64_lzf.pcd",
+    "pcd_layouts/nuscenes_LIDAR_TOP_xyzi_ring_f32x5.pcd.bin",
+)
+
+
+@pytest.mark.parametrize("file", CLOUDS)
+def test_sensors_from_16_to_128_beams_started_at_5_m_s(file):
+    """One real cloud, seen as if the sensor had moved; each time with noise of its own."""
+    xyz = coordinates(read_points(SHARED / "data" / file)).astype(np.float64)
+    rng = np.random.default_rng(0)
+    odometry = Odometry(OdometryConfig())
+    for k in range(6):
+        truth = se3.exp(k * np.array([0.5, 0.05, 0.0, 0.0, 0.0, 0.05]))
+        seen = se3.apply(se3.inverse(truth), xyz + rng.normal(0.0, 0.01, xyz.shape))
+        result = odometry.register(seen, None, 0.1 * k)
+        assert result.status == ("registered" if k else "seeded")
+        assert len(result.degenerate) == 0
+    error = se3.log(se3.inverse(truth) @ result.T_odom_base)
+    assert np.linalg.norm(error[:3]) < 0.03 and np.degrees(np.linalg.norm(error[3:])) < 0.05
 
 
 def test_car_on_a_street(lidar_data):
