@@ -13,10 +13,10 @@ from geoaccel_ros.benchmark.errors import BenchmarkError
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.odometry_contenders import PEERS, Contender, Geoaccel, Make
 from geoaccel_ros.benchmark.odometry_errors import (
-    best_instant,
     drift_rate,
     errors,
     pose_instants,
+    typical_pass,
 )
 from geoaccel_ros.benchmark.options import add_backend, positive_int
 from geoaccel_ros.benchmark.peers import Peer
@@ -98,23 +98,24 @@ class _Run:
     Attributes
     ----------
     contender : Contender
-    poses : list of ndarray (4, 4)
-        Of the scans so far.
+    passes : list of list of ndarray (4, 4)
+        The poses of each time through; the last may be under way.
     """
 
     def __init__(self, drive: Drive, make: Callable[[int], Contender], threads: int):
         self._drive, self._make, self._threads = drive, make, threads
-        self.poses: list[np.ndarray] = []
+        self.passes: list[list[np.ndarray]] = []
 
     def __call__(self) -> float:
-        if len(self.poses) in (0, len(self._drive.sweeps)):
+        if not self.passes or len(self.passes[-1]) == len(self._drive.sweeps):
             self.contender = self._make(self._threads)
-            self.poses = []
-        sweep = self._drive.sweeps[len(self.poses)]
+            self.passes.append([])
+        poses = self.passes[-1]
+        sweep = self._drive.sweeps[len(poses)]
         stopwatch = Stopwatch()
         with stopwatch:
             pose = self.contender.register(sweep)
-        self.poses.append(np.array(pose))
+        poses.append(np.array(pose))
         return stopwatch.milliseconds
 
 
@@ -134,8 +135,7 @@ def _rows(
     points = int(np.median([len(sweep.xyz) for sweep in drive.sweeps]))
     timed = any(sweep.times is not None for sweep in drive.sweeps)
     for name, run_ in runs.items():
-        poses = np.array(run_.poses)
-        fraction = best_instant(poses, drive, run_.contender.pose_at)
+        poses, fraction = typical_pass(run_.passes[1:], drive, run_.contender.pose_at)
         truth = drive.truth(pose_instants(drive, fraction))
         paths[name] = _from_origin(poses), _from_origin(truth)
         rows.append(
@@ -170,7 +170,7 @@ def _stand(scans: int, makes: Mapping[str, Make], threads: int) -> Table:
     minutes = drive.stamps[begin:scans] / 60.0
     rows = []
     for name, run_ in runs.items():
-        positions = np.array(run_.poses)[:, :3, 3]
+        positions = np.array(run_.passes[0])[:, :3, 3]
         rows.append(
             {
                 "contender": name,
@@ -205,7 +205,8 @@ def _draw(path: Path, name: str, paths: Mapping[str, _Path]) -> None:
         below.plot(np.arange(1, len(poses)), distances)
     top.plot(*truth[:, :2, 3].T, "k--", linewidth=1, label="truth")
     top.set(aspect="equal", xlabel="x [m]", ylabel="y [m]", title=name)
-    top.legend()
+    # Beside the axes: the paths fill them.
+    top.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     below.set(yscale="log", xlabel="scan", ylabel="distance from the truth [m]")
     below.grid(alpha=0.3)
     save(figure, path)

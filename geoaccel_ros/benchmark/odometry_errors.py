@@ -17,12 +17,35 @@ def pose_instants(drive: Drive, fraction: float) -> np.ndarray:
     return np.array([s.stamp + fraction * (s.end - s.stamp) for s in drive.sweeps])
 
 
-def best_instant(poses: np.ndarray, drive: Drive, fractions: Sequence[float]) -> float:
-    """Return the fraction of the sweep at which the poses (N, 4, 4) are nearest to the truth."""
-    return min(
-        fractions,
-        key=lambda at: absolute_trajectory_error(poses, drive.truth(pose_instants(drive, at))),
-    )
+def typical_pass(
+    passes: Sequence[Sequence[np.ndarray]], drive: Drive, fractions: Sequence[float]
+) -> tuple[np.ndarray, float]:
+    """Return the pass with the median error; several threads do not always do the same.
+
+    Parameters
+    ----------
+    passes : sequence of sequences of ndarray (4, 4)
+        One pose a sweep of the drive.
+    drive : Drive
+    fractions : sequence of float
+        Of the sweep at which a pose may be meant; that with the least error counts.
+
+    Returns
+    -------
+    tuple of ndarray (N, 4, 4) and float
+        Its poses, and the fraction.
+    """
+    truths = [drive.truth(pose_instants(drive, fraction)) for fraction in fractions]
+    judged = []
+    for poses in map(np.array, passes):
+        error, best = min(
+            (absolute_trajectory_error(poses, truth), index) for index, truth in enumerate(truths)
+        )
+        judged.append((error, poses, fractions[best]))
+    judged.sort(key=lambda each: each[0])
+    # The better one of the two in the middle.
+    _, poses, fraction = judged[(len(judged) - 1) // 2]
+    return poses, fraction
 
 
 def errors(poses: np.ndarray, truth: np.ndarray) -> dict[str, float | None]:

@@ -16,7 +16,7 @@ from geoaccel_ros.benchmark.courtyard import (
 from geoaccel_ros.benchmark.drives import Drive, Sweep, read_drive
 from geoaccel_ros.benchmark.errors import BenchmarkError
 from geoaccel_ros.benchmark.latency import forth_and_back
-from geoaccel_ros.benchmark.odometry_errors import best_instant, drift_rate, errors
+from geoaccel_ros.benchmark.odometry_errors import drift_rate, errors, typical_pass
 from geoaccel_ros.pointcloud.files import from_xyz, write_points
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.metrics import path_length
@@ -175,7 +175,11 @@ def test_the_instant_of_a_pose_is_found(fraction):
     )
     instants = 0.1 * np.arange(20) + 0.1 * fraction
     found = np.linalg.inv(drive.truth(instants)[0]) @ drive.truth(instants)
-    assert best_instant(found, drive, (0.0, 0.5, 1.0)) == fraction
+    bad = poses_along_x(np.full(20, 9.0) * np.arange(20))
+    for passes in ([found], [bad, found, found], [bad, found]):
+        poses, at = typical_pass(passes, drive, (0.0, 0.5, 1.0))
+        assert at == fraction and np.array_equal(poses, found)
+    assert np.array_equal(typical_pass([bad, bad, found], drive, (0.0, 0.5))[0], bad)
 
 
 def test_drift_is_a_slope_and_noise_is_none():
