@@ -78,14 +78,18 @@ class Motion:
         cross_part = np.where(told, growing * variances, cross_part)
         twist_part = np.where(told, variances, twist_part)
         # What is measured is so along the base's axes; the covariance is in those of odom.
-        axes = np.kron(np.eye(2), self.T_odom_base[:3, :3])
-        kept = axes @ np.diag(np.where(told, 0.0, 1.0)) @ axes.T
-        pose_noise, cross_noise, twist_noise = (
-            axes @ np.diag(part) @ axes.T for part in (pose_part, cross_part, twist_part)
-        )
-        transition = np.block([[np.eye(6), growing * kept], [np.zeros((6, 6)), kept]])
-        noise = np.block([[pose_noise, cross_noise], [cross_noise, twist_noise]])
-        covariance = transition @ self.covariance @ transition.T + noise
+        axes = np.zeros((6, 6))
+        axes[:3, :3] = axes[3:, 3:] = self.T_odom_base[:3, :3]
+        kept = (axes * np.where(told, 0.0, 1.0)) @ axes.T
+        transition = np.zeros((12, 12))
+        transition[:6, :6] = np.eye(6)
+        transition[:6, 6:] = growing * kept
+        transition[6:, 6:] = kept
+        covariance = transition @ self.covariance @ transition.T
+        covariance[:6, :6] += (axes * pose_part) @ axes.T
+        covariance[:6, 6:] += (axes * cross_part) @ axes.T
+        covariance[6:, :6] += (axes * cross_part) @ axes.T
+        covariance[6:, 6:] += (axes * twist_part) @ axes.T
         return Motion(stamp, T_odom_base, own, covariance)
 
     def corrected(self, step: np.ndarray) -> "Motion":

@@ -223,6 +223,7 @@ class Odometry:
         self.config = config
         self.prior: MotionPrior | None = None
         self._moving = _PLANAR if config.planar else _SPATIAL
+        self._moving_with_rates = np.concatenate([self._moving, self._moving + 6])
         self._engine_for = choose_engine(config)
         self._engine: Engine = self._engine_for(0)
         self.reset()
@@ -407,9 +408,10 @@ class Odometry:
 
         Iterated Kalman update, equal to Gauss-Newton on both terms (Bell and Cathey, 1993).
         """
-        moving = np.concatenate([self._moving, self._moving + 6])
+        moving = np.ix_(self._moving_with_rates, self._moving_with_rates)
+        geometry = np.ix_(self._moving, self._moving)
         scale = np.repeat([1.0, 1.0 / max(sweep.reach, 1e-3)], 3)[self._moving]
-        prior = np.linalg.inv(predicted.covariance[np.ix_(moving, moving)])
+        prior = np.linalg.inv(predicted.covariance[moving])
         # A map of one scan is bent by the motion during it, and a scan bent alike fits it best:
         # until that is mended the twist must come from the motion between the two alone.
         bent = self._first is None
@@ -426,22 +428,25 @@ class Odometry:
                 motion.T_odom_base, motion.twist, radius if search else None, bent
             )
             shift = 0.0 if search else shift
-            information = equations.hessian[np.ix_(moving, moving)] / equations.deviation**2
-            gradient = equations.gradient[moving] / equations.deviation**2
-            geometry = equations.geometry[np.ix_(self._moving, self._moving)]
-            directions = unobserved(geometry, scale, _UNOBSERVED)
-            observed = np.kron(np.eye(2), without(directions, scale))
-            information = observed.T @ information @ observed + prior
-            gradient = observed.T @ gradient + prior @ motion.minus(predicted)[moving]
+            information = equations.hessian[moving] / equations.deviation**2
+            gradient = equations.gradient[self._moving_with_rates] / equations.deviation**2
+            directions = unobserved(equations.geometry[geometry], scale, _UNOBSERVED)
+            if len(directions):
+                observed = _twice(without(directions, scale))
+                information = observed.T @ information @ observed
+                gradient = observed.T @ gradient
+            information += prior
+            gradient += prior @ motion.minus(predicted)[self._moving_with_rates]
+            update = -np.linalg.solve(information, gradient)
             # Nor does what is observed drag the rest along: the prediction's errors may seem to go
             # together by chance where they are large.
-            step[moving] = -observed @ np.linalg.solve(information, gradient)
+            step[self._moving_with_rates] = observed @ update if len(directions) else update
             motion = motion.corrected(step)
             shift += float(np.linalg.norm(step[:3]) + sweep.reach * np.linalg.norm(step[3:6]))
             if np.max(np.abs(step[:6])) < _STEP:
                 break
         covariance = np.zeros((12, 12))
-        covariance[np.ix_(moving, moving)] = np.linalg.inv(information)
+        covariance[moving] = np.linalg.inv(information)
         motion = replace(motion, covariance=covariance)
         degenerate = np.zeros((len(directions), 6))
         degenerate[:, self._moving] = directions * scale
@@ -478,7 +483,7 @@ class Odometry:
     ) -> OdometryResult:
         """Return the present motion, taken to the end of the sweep."""
         motion = self._motion.at(stamp + sweep.end)
-        rotation = np.kron(np.eye(2), motion.T_odom_base[:3, :3])
+        rotation = _twice(motion.T_odom_base[:3, :3])
         twist_covariance = rotation.T @ motion.covariance[6:, 6:] @ rotation
         return OdometryResult(
             status,
@@ -536,7 +541,7 @@ def _standing(
     motion: Motion, directions: np.ndarray, scale: np.ndarray, moving: np.ndarray
 ) -> Motion:
     """Stop the motion along directions that nothing observes where it stands in all others."""
-    axes = np.kron(np.eye(2), motion.T_odom_base[:3, :3])
+    axes = _twice(motion.T_odom_base[:3, :3])
     velocity = (axes @ motion.twist)[moving]
     along = (scale[:, None] * directions.T) @ (directions @ (velocity / scale))
     if np.linalg.norm((velocity - along) / scale) > _REST or np.linalg.norm(along / scale) > _REST:
@@ -544,6 +549,14 @@ def _standing(
     stopped = np.zeros(6)
     stopped[moving] = velocity - along
     return replace(motion, twist=axes.T @ stopped)
+
+
+def _twice(matrix: np.ndarray) -> np.ndarray:
+    """Return the block diagonal matrix of a matrix and itself."""
+    size = len(matrix)
+    blocks = np.zeros((2 * size, 2 * size))
+    blocks[:size, :size] = blocks[size:, size:] = matrix
+    return blocks
 
 
 def _room() -> np.ndarray:

@@ -11,6 +11,11 @@ from numba import njit, types
 # first omitted terms are of the order of angle^4 = 1e-16.
 _SMALL_ANGLE = 1e-4
 
+# Of any layout, writable or not: compiled once, not anew in the middle of a run.
+_VECTOR = types.Array(types.float64, 1, "A", readonly=True)
+_MATRIX = types.Array(types.float64, 2, "A", readonly=True)
+_FLOAT32_MATRIX = types.Array(types.float32, 2, "A", readonly=True)
+
 
 def cross_matrix(vector: np.ndarray) -> np.ndarray:
     """Return the (3, 3) matrix that multiplies as the cross product with ``vector`` (3,)."""
@@ -20,32 +25,12 @@ def cross_matrix(vector: np.ndarray) -> np.ndarray:
 
 def exp_rotation(rotation_vector: np.ndarray) -> np.ndarray:
     """Return the rotation matrix (3, 3) of a rotation vector (3,) in radians."""
-    angle = float(np.linalg.norm(rotation_vector))
-    cross = cross_matrix(rotation_vector)
-    sine, cosine, _ = _coefficients(angle)
-    return np.eye(3) + sine * cross + cosine * (cross @ cross)
+    return _exp_rotation(np.asarray(rotation_vector, np.float64))
 
 
 def log_rotation(rotation: np.ndarray) -> np.ndarray:
     """Return the rotation vector (3,), of length 0 to pi, of a rotation matrix (3, 3)."""
-    axis_sine = 0.5 * np.array(
-        [
-            rotation[2, 1] - rotation[1, 2],
-            rotation[0, 2] - rotation[2, 0],
-            rotation[1, 0] - rotation[0, 1],
-        ]
-    )
-    sine = float(np.linalg.norm(axis_sine))
-    cosine = 0.5 * (float(np.trace(rotation)) - 1.0)
-    angle = float(np.arctan2(sine, cosine))
-    if sine > 1e-6:
-        return axis_sine * (angle / sine)
-    if cosine > 0.0:
-        return axis_sine
-    # Near pi the antisymmetric part vanishes; the axis is the eigenvector of R of eigenvalue 1.
-    symmetric = 0.5 * (rotation + rotation.T)
-    axis = np.linalg.eigh(symmetric)[1][:, 2]
-    return angle * (axis if axis @ axis_sine >= 0.0 else -axis)
+    return _log_rotation(np.asarray(rotation, np.float64))
 
 
 def exp(twist: np.ndarray) -> np.ndarray:
@@ -88,14 +73,8 @@ def apply(transform: np.ndarray, points: np.ndarray) -> np.ndarray:
     return moved
 
 
-# Of any layout, writable or not: compiled once, not anew in the middle of a run.
-_FLOAT32, _FLOAT64 = (
-    types.Array(kind, 2, "A", readonly=True) for kind in (types.float32, types.float64)
-)
-
-
 @njit(
-    [(_FLOAT64, kind, types.float64[:, ::1]) for kind in (_FLOAT32, _FLOAT64)],
+    [(_MATRIX, points, types.float64[:, ::1]) for points in (_MATRIX, _FLOAT32_MATRIX)],
     nogil=True,
     cache=True,
 )
@@ -114,10 +93,7 @@ def perturbed(transform: np.ndarray, step: np.ndarray) -> np.ndarray:
     The rotation turns about the transform's own origin, so that coordinates far from the parent's
     origin do not couple rotation with translation (cf. ROS covariances, which mean the same six).
     """
-    result = np.eye(4)
-    result[:3, :3] = orthonormal(exp_rotation(step[3:]) @ transform[:3, :3])
-    result[:3, 3] = transform[:3, 3] + step[:3]
-    return result
+    return _perturbed(np.asarray(transform, np.float64), np.asarray(step, np.float64))
 
 
 def orthonormal(rotation: np.ndarray) -> np.ndarray:
@@ -126,11 +102,70 @@ def orthonormal(rotation: np.ndarray) -> np.ndarray:
     return left @ right
 
 
-def _coefficients(angle: float) -> tuple[float, float, float]:
+@njit(cache=True)
+def _coefficients(angle):
     """sin(a)/a, (1 - cos(a))/a^2 and (a - sin(a))/a^3."""
-    if angle < _SMALL_ANGLE:
-        square = angle * angle
-        return 1.0 - square / 6.0, 0.5 - square / 24.0, 1.0 / 6.0 - square / 120.0
     square = angle * angle
+    if angle < _SMALL_ANGLE:
+        return 1.0 - square / 6.0, 0.5 - square / 24.0, 1.0 / 6.0 - square / 120.0
     sine = np.sin(angle)
     return sine / angle, (1.0 - np.cos(angle)) / square, (angle - sine) / (square * angle)
+
+
+# Compiled, since odometry calls them several times an iteration and NumPy takes microseconds for
+# each sum of three numbers.
+@njit([types.float64[:, ::1](_VECTOR)], cache=True)
+def _exp_rotation(vector):
+    square = vector[0] ** 2 + vector[1] ** 2 + vector[2] ** 2
+    sine, cosine, _ = _coefficients(np.sqrt(square))
+    rotation = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            rotation[i, j] = cosine * vector[i] * vector[j]
+    for i in range(3):
+        rotation[i, i] += 1.0 - cosine * square
+        j, k = (i + 1) % 3, (i + 2) % 3
+        rotation[k, j] += sine * vector[i]
+        rotation[j, k] -= sine * vector[i]
+    return rotation
+
+
+@njit([types.float64[::1](_MATRIX)], cache=True)
+def _log_rotation(rotation):
+    axis_sine = np.empty(3)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        axis_sine[i] = 0.5 * (rotation[k, j] - rotation[j, k])
+    sine = np.sqrt(np.sum(axis_sine**2))
+    cosine = 0.5 * (rotation[0, 0] + rotation[1, 1] + rotation[2, 2] - 1.0)
+    angle = np.arctan2(sine, cosine)
+    if sine > 1e-6:
+        return axis_sine * (angle / sine)
+    if cosine > 0.0:
+        return axis_sine
+    # Near pi the antisymmetric part vanishes; the axis is the eigenvector of R of eigenvalue 1.
+    axis = np.linalg.eigh(0.5 * (rotation + rotation.T))[1][:, 2].copy()
+    return np.copysign(angle, np.sum(axis * axis_sine)) * axis
+
+
+@njit([types.float64[:, ::1](_MATRIX, _VECTOR)], cache=True)
+def _perturbed(transform, step):
+    turn = _exp_rotation(step[3:])
+    product = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            product[i, j] = (
+                turn[i, 0] * transform[0, j]
+                + turn[i, 1] * transform[1, j]
+                + turn[i, 2] * transform[2, j]
+            )
+    result = np.eye(4)
+    # One step of Newton's for the nearest rotation takes off what rounding has added.
+    for i in range(3):
+        for j in range(3):
+            result[i, j] = 1.5 * product[i, j]
+            for k in range(3):
+                for m in range(3):
+                    result[i, j] -= 0.5 * product[i, k] * product[m, k] * product[m, j]
+        result[i, 3] = transform[i, 3] + step[i]
+    return result
