@@ -68,9 +68,15 @@ class Node:
     def says(self):
         return self.probe.diagnostics("lidar_odometry")
 
+    def says_now(self):
+        """Wait for diagnostics that are no older than this call."""
+        before = len(self.probe.received["/diagnostics"])
+        wait_for(lambda: len(self.probe.received["/diagnostics"]) > before, what="diagnostics")
+        return self.says()
+
     def counted(self, name):
         """Return a function that waits until ``name`` has risen by an amount since now."""
-        before = int(self.says().get(name, 0))
+        before = int(self.says_now().get(name, 0))
         return lambda amount=1: self.probe.wait_for_count("lidar_odometry", name, before + amount)
 
 
@@ -585,6 +591,29 @@ def test_along_a_wall_the_pose_is_the_prediction_and_flagged(node):
     assert re.search(along_x, node.says()["message"])
     deviations = np.sqrt(np.diag(covariance(answers[-1].pose.covariance)))
     assert deviations[0] > 1.0 and (deviations[1:3] < 0.05).all()
+
+
+# 18. A player that keeps one cloud alone overwrites what has not arrived yet.
+def test_clouds_that_the_middleware_lost_are_counted(node, still_at):
+    points = np.tile(sweep(still_at, 0.0), 12)
+    clouds = [cloud(points, 0.1 * k) for k in range(40)]
+    before = node.says_now()
+    hasty = node.probe.speak(PointCloud2, "/points", qos.reliable(1))
+    node.probe.wait_for_connections("lidar_odometry", publishers_of_points=2)
+    for message in clouds:
+        hasty.publish(message)
+
+    def since(*names):
+        said = node.says()
+        return sum(int(said[name]) - int(before[name]) for name in names)
+
+    wait_for(
+        lambda: since("clouds in", "lost: points") == len(clouds),
+        what=lambda: f"every cloud to be counted; {node.says()}",
+    )
+    assert since("lost: points") > 0
+    assert "messages on 'points' were lost on their way" in node.process.output
+    node.probe.node.destroy_publisher(hasty)
 
 
 def test_diagnostics_say_what_is_in_use(node, sixty):
