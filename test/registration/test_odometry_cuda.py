@@ -62,6 +62,8 @@ def clouds():
         "broken points": (broken, times),
         "large": (large, rng.uniform(0.0, 0.1, len(large))),
         "large float32": (large.astype(np.float32), None),
+        "by axis": (np.asfortranarray(xyz), times),
+        "large float32 by axis": (np.asfortranarray(large.astype(np.float32)), None),
         "strided": (np.repeat(xyz, 2, axis=0)[::2], times),
         "one place": (np.full((5000, 3), 7.0), None),
         "one point": (np.array([[1.0, 2.0, 3.0]]), np.array([0.05])),
@@ -71,11 +73,11 @@ def clouds():
 
 
 def check_sweeps(cpu, cuda):
-    np.testing.assert_array_equal(cuda.points.get(), cpu.points)
-    np.testing.assert_array_equal(cuda.matched.get(), cpu.points[cpu.matched])
+    np.testing.assert_array_equal(cuda.array("points"), cpu.points)
+    np.testing.assert_array_equal(cuda.array("matched"), cpu.points[cpu.matched])
     # Means are added up in another order.
-    np.testing.assert_allclose(cuda.ages.get(), cpu.ages, atol=1e-15)
-    np.testing.assert_allclose(cuda.matched_ages.get(), cpu.ages[cpu.matched], atol=1e-15)
+    np.testing.assert_allclose(cuda.array("ages"), cpu.ages, atol=1e-15)
+    np.testing.assert_allclose(cuda.array("matched_ages"), cpu.ages[cpu.matched], atol=1e-15)
     assert cuda.middle == pytest.approx(cpu.middle, abs=1e-15)
     assert cuda.end == cpu.end and len(cuda) == len(cpu)
     assert cuda.reach == pytest.approx(cpu.reach, rel=1e-12)
@@ -155,13 +157,13 @@ def test_no_more_voxels_than_the_capacity():
 @pytest.mark.parametrize("bent", [True, False])
 def test_linearises_as_the_cpu(timed, bent):
     cpu_map, cuda_map = maps_of([0, 1, 2], [POSE] * 3)
-    xyz, times = yard(7, 2.1)
+    xyz, times = yard(7)
     found = []
     for engine, local_map in zip(engines(), (cpu_map, cuda_map), strict=True):
         sweep = engine.thin(xyz, times if timed else None, VOXEL)
         matcher = engine.matcher(local_map, sweep, 0.08, 0.001)
         moved = POSE @ se3.exp(np.array([0.1, -0.05, 0.02, 0.01, 0.01, -0.02]))
-        # Near, kept, of a few voxels, of many, and of none.
+        # Near, kept, within a few voxels, within many, and none.
         found.append(
             [
                 matcher.linearise(pose, TWIST, radius, bent)
@@ -181,7 +183,8 @@ def test_linearises_as_the_cpu(timed, bent):
         # The median is one of float32 numbers.
         assert cuda.deviation == pytest.approx(cpu.deviation, rel=1e-6)
         np.testing.assert_allclose(cuda.rmse, cpu.rmse, rtol=1e-6)
-        for own, other in ((cuda.hessian, cpu.hessian), (cuda.gradient, cpu.gradient)):
+        for name in ("hessian", "gradient", "geometry"):
+            own, other = getattr(cuda, name), getattr(cpu, name)
             np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-6 * np.abs(other).max())
     assert found[0][0].inliers > 500 and found[0][5].inliers == 0
 

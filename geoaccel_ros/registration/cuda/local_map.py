@@ -4,9 +4,8 @@ import cupy
 import cupyx
 import numpy as np
 
-from geoaccel_ros.registration.cuda.kernels import blocks
-from geoaccel_ros.registration.cuda.sweep import TABLE, CudaSweep
-from geoaccel_ros.registration.cuda.workspace import Workspace, address, cooperative_kernel
+from geoaccel_ros.registration.cuda.sweep import CudaSweep
+from geoaccel_ros.registration.cuda.workspace import TABLE, Launch, Workspace, address
 from geoaccel_ros.registration.voxels import table_size
 
 # As in local_map.cu.
@@ -86,6 +85,33 @@ STRUCTURES = {
 }
 
 
+class MapMemory:
+    """What maps of one engine work in, one at a time: adding and forgetting."""
+
+    def __init__(self, workspace: Workspace):
+        self.stream = workspace.stream
+        self.add = Launch(
+            workspace,
+            "local_map",
+            "add",
+            _THREADS,
+            _ADD,
+            per_block={"new_counts": 4, "cursors": 8},
+            per_element={
+                "moved": 24,
+                "slots": 4,
+                "found": 4,
+                "list": 4,
+                "touched": _TOUCHED.itemsize,
+            },
+            per_slot={"counts": 4, "starts": 4},
+            tables=("voxels",),
+        )
+        self.forget = Launch(
+            workspace, "local_map", "forget", _THREADS, _FORGET, per_block={"counts": 4}
+        )
+
+
 class CudaLocalMap:
     """See :class:`geoaccel_ros.registration.local_map.LocalMap`.
 
@@ -102,35 +128,35 @@ class CudaLocalMap:
         capacity: int,
         origin: np.ndarray,
         planar: bool,
-        workspace: Workspace,
+        memory: MapMemory,
     ):
         self.voxel = voxel
         self.radius = radius
         self.origin = np.array(origin, np.float64)
         self._capacity = capacity
-        self._workspace = workspace
+        self._planar = planar
+        self._memory = memory
         self._pruned_at = np.zeros(3)
         # Written by the device after each change.
         self._host_size = cupyx.empty_pinned(1, np.int32)
         self._host_size[0] = 0
         slots = table_size(capacity)
-        with workspace.stream:
+        with memory.stream:
             self._rows = self._room()
             self._table = cupy.empty((slots, 2), np.int64)
             self._table.data.memset_async(0xFF, self._table.nbytes)
             self._size = cupy.zeros(1, np.int32)
         self.on_device = np.zeros(1, MAP)
-        self.on_device["table"], self.on_device["size"] = _addresses(self._table, self._size)
+        self.on_device["table"] = self._table.data.ptr
+        self.on_device["size"] = self._size.data.ptr
         self.on_device["per_metre"] = 1.0 / voxel
         self.on_device["mask"], self.on_device["capacity"] = slots - 1, capacity
         self._point_at_rows()
-        self._adding = np.zeros(1, _ADD)
-        self._adding["planar"] = planar
 
     @property
     def size(self) -> int:
         """Voxels held."""
-        self._workspace.stream.synchronize()
+        self._memory.stream.synchronize()
         return int(self._host_size[0])
 
     def rows(self, name: str) -> np.ndarray:
@@ -141,7 +167,7 @@ class CudaLocalMap:
         name : str
             "keys", "gaussians" (count, mean, scatter), "normals", "counts_at_normal" or "kinds".
         """
-        with self._workspace.stream:
+        with self._memory.stream:
             return self._rows[name][: self.size].get()
 
     def points(self) -> np.ndarray:
@@ -157,28 +183,14 @@ class CudaLocalMap:
         pose[:, 3] -= self.origin
         self._make_room(pose[:, 3])
         count = len(sweep)
-        kernel, resident = cooperative_kernel("local_map", "add", _THREADS)
-        size = table_size(count)
-        scratch = self._workspace.scratch
-        arguments = self._adding
+        self._memory.add.reserve(count)
+        arguments = self._memory.add.arguments
         arguments["map"] = self.on_device
-        arguments["points"], arguments["ages"] = _addresses(sweep.points, sweep.ages)
-        keys, firsts = scratch("added keys", size, "u8"), scratch("added firsts", size, "u4")
-        arguments["voxels"] = keys, firsts, size - 1
-        for name in ("counts", "starts"):
-            arguments[name] = scratch(f"added {name}", size, "i4")
-        for name in ("slots", "found", "list"):
-            arguments[name] = scratch(f"added {name}", count, "i4")
-        arguments["moved"] = scratch("added moved", 3 * count, "f8")
-        arguments["touched"] = scratch("touched", count, _TOUCHED)
-        arguments["cursors"] = scratch("cursors", 2, "i4")
-        arguments["new_counts"] = scratch("new counts", resident, "i4")
+        arguments["points"], arguments["ages"] = sweep.address("points"), sweep.address("ages")
         arguments["host_size"] = address(self._host_size)
-        arguments["barrier"] = self._workspace.barrier
         arguments["pose"], arguments["twist"] = pose.ravel(), twist
-        arguments["count"] = count
-        grid = max(1, min(resident, *blocks(count, _THREADS)))
-        self._workspace.launch(kernel, grid, _THREADS, arguments)
+        arguments["count"], arguments["planar"] = count, self._planar
+        self._memory.add(count)
 
     def _make_room(self, centre: np.ndarray) -> None:
         # As the CPU's.
@@ -190,7 +202,7 @@ class CudaLocalMap:
         limit = self.radius**2
         room = self._capacity // 2
         if full and size > room:
-            with self._workspace.stream:
+            with self._memory.stream:
                 apart = self._rows["gaussians"][:size, 1:4] - cupy.asarray(centre)
                 squares = cupy.sort(cupy.sum(apart**2, axis=1))
                 limit = min(limit, float(squares[room - 1]))
@@ -198,19 +210,15 @@ class CudaLocalMap:
         self._pruned_at = centre
 
     def _forget(self, centre: np.ndarray, limit: float) -> None:
-        kernel, resident = cooperative_kernel("local_map", "forget", _THREADS)
-        with self._workspace.stream:
+        with self._memory.stream:
             kept = self._room()
-        arguments = np.zeros(1, _FORGET)
+        arguments = self._memory.forget.arguments
         arguments["map"] = self.on_device
         for name, array in kept.items():
             arguments[name] = array.data.ptr
-        arguments["counts"] = self._workspace.scratch("counts", resident, "i4")
         arguments["host_size"] = address(self._host_size)
-        arguments["barrier"] = self._workspace.barrier
         arguments["centre"], arguments["limit"] = centre, limit
-        grid = max(1, min(resident, *blocks(self._capacity, _THREADS)))
-        self._workspace.launch(kernel, grid, _THREADS, arguments)
+        self._memory.forget(self._capacity)
         self._rows = kept
         self._point_at_rows()
 
@@ -223,7 +231,3 @@ class CudaLocalMap:
     def _point_at_rows(self) -> None:
         for name, array in self._rows.items():
             self.on_device[name] = array.data.ptr
-
-
-def _addresses(*arrays: cupy.ndarray) -> list[int]:
-    return [array.data.ptr for array in arrays]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from geoaccel_ros.registration.cuda.local_map import CudaLocalMap
+from geoaccel_ros.registration.cuda.local_map import CudaLocalMap, MapMemory
 from geoaccel_ros.registration.cuda.scan_matching import CudaScanMatcher, MatcherMemory
-from geoaccel_ros.registration.cuda.sweep import CudaSweep, thin
+from geoaccel_ros.registration.cuda.sweep import CudaSweep, Thinner
 from geoaccel_ros.registration.cuda.workspace import Workspace
 from geoaccel_ros.registration.sweep import suitable_voxel
 from geoaccel_ros.threads import Threads
@@ -22,8 +22,9 @@ class CudaEngine:
         self.reason = reason
         self._config = config
         self._threads = Threads(config.threads)
-        self._workspace = Workspace()
-        self._memory = MatcherMemory(self._workspace)
+        workspace = Workspace()
+        self._thinner = Thinner(workspace)
+        self._maps, self._matchers = MapMemory(workspace), MatcherMemory(workspace)
 
     def suitable_voxel(self, xyz: np.ndarray) -> float:
         """On the CPU, once: see :func:`geoaccel_ros.registration.sweep.suitable_voxel`."""
@@ -32,12 +33,12 @@ class CudaEngine:
 
     def thin(self, xyz: np.ndarray, times: np.ndarray | None, voxel: float) -> CudaSweep:
         config = self._config
-        return thin(xyz, times, voxel, config.min_range, config.max_range, self._workspace)
+        return self._thinner.thin(xyz, times, voxel, config.min_range, config.max_range)
 
     def local_map(self, voxel: float, origin: np.ndarray) -> CudaLocalMap:
         config = self._config
         return CudaLocalMap(
-            voxel, config.max_range, config.max_voxels, origin, config.planar, self._workspace
+            voxel, config.max_range, config.max_voxels, origin, config.planar, self._maps
         )
 
     def matcher(
@@ -47,9 +48,7 @@ class CudaEngine:
         tolerance: float,
         least_deviation: float,
     ) -> CudaScanMatcher:
-        return CudaScanMatcher(
-            local_map, sweep, tolerance, least_deviation, self._memory, self._workspace
-        )
+        return CudaScanMatcher(local_map, sweep, tolerance, least_deviation, self._matchers)
 
     def add(
         self,

@@ -13,9 +13,10 @@ constexpr int kTile = kThreads / kSeekers;
 // As in scan_matching.py.
 constexpr double kLineWeight = 0.1, kPointWeight = 0.01;
 constexpr double kLeastSine = 0.1;
-constexpr int kInliers = 75, kOutliers = 76, kSquares = 77, kLength = 78;
+constexpr int kUpper = 21, kGradient = 3 * kUpper;
+constexpr int kInliers = 75, kOutliers = 76, kGeometry = 78, kLength = 99;
 // Beyond the sums the host reads the deviation.
-constexpr int kDeviation = 78;
+constexpr int kDeviation = kLength;
 
 // Up to so many voxels away the hash is searched; further away all means are.
 constexpr double kHashRadius = 8.0;
@@ -295,8 +296,9 @@ __device__ inline double deviation_of(const Arguments& a)
 // The residuals of a tile's points: three rows for a match to a mean, one to a plane or a line.
 struct Tile {
     double factors[kTile][3][7];  // derivatives by the pose, and the residual
-    double weights[kTile][3];     // times the powers of the age
-    double tallies[kTile][3];     // of the last three sums
+    // Times the powers of the age, and without the robust kernel.
+    double weights[kTile][4];
+    double tallies[kTile][kGeometry - kInliers];
     int rows[kTile];
 };
 
@@ -319,7 +321,7 @@ __device__ inline void fill(const Arguments& a, double width, int i, int k, Tile
     const double* normal = a.map.normals + 3 * static_cast<long long>(match);
     const double x = moved[0] - mean[0], y = moved[1] - mean[1], z = moved[2] - mean[2];
     const double lx = moved[0] - a.pose[3], ly = moved[1] - a.pose[7], lz = moved[2] - a.pose[11];
-    double weight = kPointWeight;
+    double weight = kPointWeight, kernel = 1.0;
     double(&rows)[3][7] = tile.factors[k];
     if (kind != kPoint) {
         double nx = normal[0], ny = normal[1], nz = normal[2];
@@ -344,8 +346,8 @@ __device__ inline void fill(const Arguments& a, double width, int i, int k, Tile
         rows[0][0] = nx, rows[0][1] = ny, rows[0][2] = nz;
         rows[0][3] = ly * nz - lz * ny, rows[0][4] = lz * nx - lx * nz;
         rows[0][5] = lx * ny - ly * nx, rows[0][6] = error;
-        const double kernel = width * width / (width * width + square);
-        weight *= kernel * kernel;
+        const double root = width * width / (width * width + square);
+        kernel = root * root;
         tile.rows[k] = 1;
     } else {
         const double all[3][7] = {
@@ -360,23 +362,25 @@ __device__ inline void fill(const Arguments& a, double width, int i, int k, Tile
         tile.rows[k] = 3;
     }
     const double age = a.bent ? a.ages[i] : 0.0;
-    tile.weights[k][0] = weight;
-    tile.weights[k][1] = weight * age;
-    tile.weights[k][2] = weight * age * age;
+    tile.weights[k][0] = kernel * weight;
+    tile.weights[k][1] = kernel * weight * age;
+    tile.weights[k][2] = kernel * weight * age * age;
+    tile.weights[k][3] = weight;
 }
 
-// Which of a sum's factors are multiplied, and the power of the age with them.
+// Which of a row's factors a sum multiplies, and the weight with them.
 struct Product {
-    int left, right, power;
+    int left, right, weight;
 
     __device__ explicit Product(int sum)
     {
-        if (sum >= 63) {
-            left = (sum - 63) % 6, right = 6, power = (sum - 63) / 6;
+        if (kGradient <= sum && sum < kInliers) {
+            left = (sum - kGradient) % 6, right = 6, weight = (sum - kGradient) / 6;
             return;
         }
-        power = sum / 21;
-        left = 0, right = sum % 21;
+        const bool geometry = sum >= kGeometry;
+        weight = geometry ? 3 : sum / kUpper;
+        left = 0, right = geometry ? sum - kGeometry : sum % kUpper;
         // The upper triangle, row by row.
         for (int length = 6; right >= length; --length) {
             right -= length;
@@ -391,7 +395,8 @@ __device__ inline void accumulate(const Arguments& a, double width)
 {
     __shared__ Tile tile;
     const int own = threadIdx.x;
-    const Product product(min(own, kInliers - 1));
+    const bool tallies = kInliers <= own && own < kGeometry;
+    const Product product(tallies ? 0 : min(own, kLength - 1));
     double sum = 0.0;
     for (int first = blockIdx.x * kTile; first < a.count; first += gridDim.x * kTile) {
         const int count = min(kTile, a.count - first), k = own / kSeekers;
@@ -399,17 +404,17 @@ __device__ inline void accumulate(const Arguments& a, double width)
             fill(a, width, first + k, k, tile);
         }
         __syncthreads();
-        if (own < kInliers) {
+        if (tallies) {
             for (int point = 0; point < count; ++point) {
-                for (int row = 0; row < tile.rows[point]; ++row) {
-                    const double* factors = tile.factors[point][row];
-                    sum += tile.weights[point][product.power] * factors[product.left] *
-                           factors[product.right];
-                }
+                sum += tile.tallies[point][own - kInliers];
             }
         } else if (own < kLength) {
             for (int point = 0; point < count; ++point) {
-                sum += tile.tallies[point][own - kInliers];
+                for (int row = 0; row < tile.rows[point]; ++row) {
+                    const double* factors = tile.factors[point][row];
+                    sum += tile.weights[point][product.weight] * factors[product.left] *
+                           factors[product.right];
+                }
             }
         }
         __syncthreads();

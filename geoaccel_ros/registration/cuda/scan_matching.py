@@ -1,12 +1,12 @@
 """The normal equations of one scan against the local map on an NVIDIA GPU. Imports CuPy at once."""
 
 import cupy
+import cupyx
 import numpy as np
 
-from geoaccel_ros.registration.cuda.kernels import blocks
 from geoaccel_ros.registration.cuda.local_map import MAP, CudaLocalMap
 from geoaccel_ros.registration.cuda.sweep import CudaSweep
-from geoaccel_ros.registration.cuda.workspace import Workspace, address, cooperative_kernel
+from geoaccel_ros.registration.cuda.workspace import Launch, Workspace, address
 from geoaccel_ros.registration.scan_matching import LENGTH, NormalEquations, equations_of
 
 # As in scan_matching.cu.
@@ -43,13 +43,30 @@ STRUCTURES = {"Arguments": _ARGUMENTS}
 
 
 class MatcherMemory:
-    """What every launch leaves as it found it: histograms of zeros, a least number of none."""
+    """What matchers of one engine work in, one at a time."""
 
     def __init__(self, workspace: Workspace):
+        self.stream = workspace.stream
+        self.launch = Launch(
+            workspace,
+            "scan_matching",
+            "linearise",
+            _THREADS,
+            _ARGUMENTS,
+            per_block={"rows": 8 * LENGTH},
+            per_element={"moved": 24, "matches": 4, "distances": 4},
+        )
+        # Every launch leaves them as it found them.
         with workspace.stream:
             self._histograms = cupy.zeros(_BINS, np.uint32)
             self._above = cupy.full(1, 0xFFFFFFFF, np.uint32)
-        self.histograms, self.above = self._histograms.data.ptr, self._above.data.ptr
+        self.outcome = cupyx.empty_pinned(LENGTH + 1, np.float64)
+        arguments = self.launch.arguments
+        arguments["histograms"] = self._histograms.data.ptr
+        arguments["above"] = self._above.data.ptr
+        arguments["outcome"] = address(self.outcome)
+        # Views: what changes from call to call.
+        self.pose, self.twist = arguments["pose"][0], arguments["twist"][0]
 
 
 class CudaScanMatcher:
@@ -65,45 +82,33 @@ class CudaScanMatcher:
         tolerance: float,
         least_deviation: float,
         memory: MatcherMemory,
-        workspace: Workspace,
     ):
-        count = len(sweep.matched)
-        self._workspace = workspace
         self._origin = local_map.origin
         # Kept with the memory that is pointed to.
-        self._sweep, self._map = sweep, local_map
-        self._kernel, resident = cooperative_kernel("scan_matching", "linearise", _THREADS)
-        self._grid = max(1, min(resident, *blocks(count, _TILE)))
-        self._outcome = workspace.pinned("sums", LENGTH + 1, np.float64)
-        self._arguments = arguments = np.zeros(1, _ARGUMENTS)
+        self._sweep, self._map, self._memory = sweep, local_map, memory
+        memory.launch.reserve(sweep.matched)
+        arguments = memory.launch.arguments
         arguments["map"] = local_map.on_device
-        arguments["points"] = sweep.matched.data.ptr
-        arguments["ages"] = sweep.matched_ages.data.ptr
-        arguments["moved"] = workspace.scratch("matched moved", 3 * count, "f8")
-        arguments["matches"] = workspace.scratch("matches", count, "i4")
-        arguments["distances"] = workspace.scratch("distances", count, "u4")
-        arguments["rows"] = workspace.scratch("rows", LENGTH * resident, "f8")
-        arguments["histograms"], arguments["above"] = memory.histograms, memory.above
-        arguments["outcome"] = address(self._outcome)
-        arguments["barrier"] = workspace.barrier
+        arguments["points"] = sweep.address("matched")
+        arguments["ages"] = sweep.address("matched_ages")
         arguments["voxel"] = local_map.voxel
         arguments["tolerance"], arguments["least_deviation"] = tolerance, least_deviation
-        arguments["count"] = count
-        # Views: what changes from call to call.
-        self._pose, self._twist = arguments["pose"][0], arguments["twist"][0]
-        cupy.cuda.runtime.memsetAsync(
-            int(arguments["matches"][0]), 0xFF, 4 * count, workspace.stream.ptr
-        )
+        arguments["count"] = sweep.matched
+        if sweep.matched:
+            cupy.cuda.runtime.memsetAsync(
+                int(arguments["matches"][0]), 0xFF, 4 * sweep.matched, memory.stream.ptr
+            )
 
     def linearise(
         self, T_odom_base: np.ndarray, twist: np.ndarray, radius: float | None, bent: bool = True
     ) -> NormalEquations:
         """See :meth:`geoaccel_ros.registration.scan_matching.ScanMatcher.linearise`."""
-        self._pose[:] = T_odom_base[:3].ravel()
-        self._pose[3::4] -= self._origin
-        self._twist[:] = twist
-        self._arguments["radius"] = -1.0 if radius is None else radius
-        self._arguments["bent"] = bent
-        self._workspace.launch(self._kernel, self._grid, _THREADS, self._arguments)
-        self._workspace.stream.synchronize()
-        return equations_of(self._outcome[:LENGTH], float(self._outcome[LENGTH]))
+        memory = self._memory
+        memory.pose[:] = T_odom_base[:3].ravel()
+        memory.pose[3::4] -= self._origin
+        memory.twist[:] = twist
+        memory.launch.arguments["radius"] = -1.0 if radius is None else radius
+        memory.launch.arguments["bent"] = bent
+        memory.launch(self._sweep.matched, _TILE)
+        memory.stream.synchronize()
+        return equations_of(memory.outcome[:LENGTH], float(memory.outcome[LENGTH]))

@@ -14,7 +14,7 @@ struct Outcome {
 };
 
 struct Arguments {
-    const void* xyz;      // count x 3, float or double
+    const void* xyz;      // float or double
     const double* times;  // may be null
     FirstTable mapped_voxels, matched_voxels;
     unsigned* slots;      // of each point in a table
@@ -36,6 +36,7 @@ struct Arguments {
     double per_metre, matched_per_metre;  // voxels
     double min_square, max_square;
     int count, is_double;
+    int point_stride, axis_stride;  // of xyz
 };
 
 constexpr unsigned kOutOfRange = ~0u;
@@ -48,14 +49,20 @@ __device__ inline bool in_range(double x, double y, double z, const Arguments& a
            square < __longlong_as_double(0x7ff0000000000000LL);
 }
 
+template <typename Number>
+__device__ inline void load_as(const Arguments& a, int i, double& x, double& y, double& z)
+{
+    const Number* point =
+        static_cast<const Number*>(a.xyz) + static_cast<long long>(i) * a.point_stride;
+    x = point[0], y = point[a.axis_stride], z = point[2 * static_cast<long long>(a.axis_stride)];
+}
+
 __device__ inline void load(const Arguments& arguments, int i, double& x, double& y, double& z)
 {
     if (arguments.is_double) {
-        const double* p = static_cast<const double*>(arguments.xyz) + 3 * static_cast<long long>(i);
-        x = p[0], y = p[1], z = p[2];
+        load_as<double>(arguments, i, x, y, z);
     } else {
-        const float* p = static_cast<const float*>(arguments.xyz) + 3 * static_cast<long long>(i);
-        x = p[0], y = p[1], z = p[2];
+        load_as<float>(arguments, i, x, y, z);
     }
 }
 
@@ -177,14 +184,13 @@ struct EndArguments {
 
 extern "C" __global__ void at_end(const EndArguments arguments)
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= arguments.count) {
-        return;
-    }
     constexpr double identity[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
-    const double* from = arguments.points + 3 * static_cast<long long>(i);
-    double* to = arguments.moved + 3 * static_cast<long long>(i);
-    double x = from[0], y = from[1], z = from[2];
-    move_along(identity, arguments.twist, arguments.ages[i] - arguments.instant, x, y, z);
-    to[0] = x, to[1] = y, to[2] = z;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < arguments.count;
+         i += gridDim.x * blockDim.x) {
+        const double* from = arguments.points + 3 * static_cast<long long>(i);
+        double* to = arguments.moved + 3 * static_cast<long long>(i);
+        double x = from[0], y = from[1], z = from[2];
+        move_along(identity, arguments.twist, arguments.ages[i] - arguments.instant, x, y, z);
+        to[0] = x, to[1] = y, to[2] = z;
+    }
 }

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import cupy
+import cupyx
 import numpy as np
 
-from geoaccel_ros.registration.cuda.kernels import blocks, module
-from geoaccel_ros.registration.cuda.workspace import Workspace, address, cooperative_kernel
+from geoaccel_ros.registration.cuda.workspace import TABLE, Launch, Workspace, address
 from geoaccel_ros.registration.sweep import MAP_POINTS_VOXEL, MATCHED_POINTS_VOXEL
-from geoaccel_ros.registration.voxels import table_size
 
-# FirstTable of voxels.cuh.
-TABLE = np.dtype([("keys", "u8"), ("firsts", "u8"), ("mask", "u4")], align=True)
 # As in sweep.cu.
 _THREADS = 256
 _ARGUMENTS = np.dtype(
@@ -40,6 +37,8 @@ _ARGUMENTS = np.dtype(
         ("max_square", "f8"),
         ("count", "i4"),
         ("is_double", "i4"),
+        ("point_stride", "i4"),
+        ("axis_stride", "i4"),
     ],
     align=True,
 )
@@ -60,6 +59,9 @@ _END_ARGUMENTS = np.dtype(
     align=True,
 )
 
+# Where things stand in a sweep's memory, in numbers a point, and how many there are.
+_COLUMNS = {"points": 0, "ages": 3, "matched": 4, "matched_ages": 7}
+_WIDTH = 8
 # By their names in sweep.cu.
 STRUCTURES = {
     "FirstTable": TABLE,
@@ -73,94 +75,119 @@ STRUCTURES = {
 class CudaSweep:
     """See :class:`geoaccel_ros.registration.sweep.Sweep`.
 
-    ``points`` (N, 3) and ``ages`` (N,) lie on the device, and what of them is matched beside them:
-    ``matched`` (M, 3) and ``matched_ages`` (M,).
+    Attributes
+    ----------
+    kept : cupy.ndarray
+        Points, ages, points matched, their ages, each with ``room`` for so many points.
+    mapped, matched : int
+        How many there are.
     """
 
-    points: cupy.ndarray
-    ages: cupy.ndarray
-    matched: cupy.ndarray
-    matched_ages: cupy.ndarray
+    kept: cupy.ndarray
+    room: int
+    mapped: int
+    matched: int
     middle: float
     end: float
     reach: float
-    workspace: Workspace
+    thinner: "Thinner"
 
     def __len__(self) -> int:
-        return len(self.points)
+        return self.mapped
+
+    def address(self, name: str) -> int:
+        """Return where "points", "ages", "matched" or "matched_ages" lie on the device."""
+        return self.kept.data.ptr + 8 * self.room * _COLUMNS[name]
+
+    def array(self, name: str) -> np.ndarray:
+        """Return a copy of one of them: (N, 3), (N,), (M, 3), (M,)."""
+        count = self.matched if name.startswith("matched") else self.mapped
+        ages = name.endswith("ages")
+        flat = self.kept[self.room * _COLUMNS[name] :][: count if ages else 3 * count].get()
+        return flat if ages else flat.reshape(-1, 3)
 
     def matched_at_end(self, twist: np.ndarray) -> np.ndarray:
         """See :meth:`geoaccel_ros.registration.sweep.Sweep.matched_at_end`."""
-        count = len(self.matched)
-        moved = self.workspace.pinned("at end", 3 * count, np.float64)
+        return self.thinner.matched_at_end(self, twist)
+
+
+class Thinner:
+    """Thins sweeps in memory of its own."""
+
+    def __init__(self, workspace: Workspace):
+        self._workspace = workspace
+        self._thin = Launch(
+            workspace,
+            "sweep",
+            "thin",
+            _THREADS,
+            _ARGUMENTS,
+            per_block={
+                "counts": 4,
+                "matched_counts": 4,
+                "broken": 4,
+                "sums": 8,
+                "largest": 8,
+                "squares": 8,
+            },
+            per_element={"slots": 4, "matched_slots": 4},
+            tables=("mapped_voxels", "matched_voxels"),
+        )
+        self._outcome = cupyx.empty_pinned(1, _OUTCOME)
+        self._thin.arguments["outcome"] = address(self._outcome)
+        self._at_end = Launch(workspace, "sweep", "at_end", _END_THREADS, _END_ARGUMENTS)
+
+    def thin(
+        self,
+        xyz: np.ndarray,
+        times: np.ndarray | None,
+        voxel: float,
+        min_range: float,
+        max_range: float,
+    ) -> CudaSweep:
+        """See :func:`geoaccel_ros.registration.sweep.thin`."""
+        count = len(xyz)
+        workspace, arguments = self._workspace, self._thin.arguments
+        self._thin.reserve(count)
+        with workspace.stream:
+            kept = cupy.empty(_WIDTH * count, np.float64)
+        for name, column in _COLUMNS.items():
+            arguments[name] = kept.data.ptr + 8 * column * count
+        # As it lies: to turn it round takes longer than all the rest.
+        by_axis = xyz.flags.f_contiguous
+        as_it_lies = xyz.T if by_axis else xyz
+        single = xyz.dtype == np.float32
+        if single:
+            arguments["xyz"] = workspace.upload("singles", as_it_lies, np.float32)
+        else:
+            arguments["xyz"] = workspace.upload("doubles", as_it_lies, np.float64)
+        arguments["is_double"] = not single
+        arguments["point_stride"], arguments["axis_stride"] = (1, count) if by_axis else (3, 1)
+        arguments["times"] = 0
+        if times is not None:
+            arguments["times"] = workspace.upload("times", np.asarray(times), np.float64)
+        arguments["per_metre"] = 1.0 / (MAP_POINTS_VOXEL * voxel)
+        arguments["matched_per_metre"] = 1.0 / (MATCHED_POINTS_VOXEL * voxel)
+        arguments["min_square"], arguments["max_square"] = min_range**2, max_range**2
+        arguments["count"] = count
+        self._thin(count)
+        workspace.stream.synchronize()
+        middle, end, reach, mapped, matched = self._outcome[0].item()
+        return CudaSweep(kept, count, mapped, matched, middle, end, reach, self)
+
+    def matched_at_end(self, sweep: CudaSweep, twist: np.ndarray) -> np.ndarray:
+        """See :meth:`CudaSweep.matched_at_end`."""
+        count = sweep.matched
         if not count:
-            return moved.reshape(0, 3).copy()
-        arguments = np.zeros(1, _END_ARGUMENTS)
-        arguments["points"] = self.matched.data.ptr
-        arguments["ages"] = self.matched_ages.data.ptr
+            return np.empty((0, 3))
+        moved = self._workspace.pinned("at end", 3 * count, np.float64)
+        arguments = self._at_end.arguments
+        arguments["points"] = sweep.address("matched")
+        arguments["ages"] = sweep.address("matched_ages")
         arguments["moved"] = address(moved)
         arguments["twist"] = twist
-        arguments["instant"] = self.end - self.middle
+        arguments["instant"] = sweep.end - sweep.middle
         arguments["count"] = count
-        kernel = module("sweep", cooperative=True).get_function("at_end")
-        self.workspace.launch(kernel, *blocks(count, _END_THREADS), _END_THREADS, arguments)
-        self.workspace.stream.synchronize()
+        self._at_end(count)
+        self._workspace.stream.synchronize()
         return moved.reshape(-1, 3).copy()
-
-
-def thin(
-    xyz: np.ndarray,
-    times: np.ndarray | None,
-    voxel: float,
-    min_range: float,
-    max_range: float,
-    workspace: Workspace,
-) -> CudaSweep:
-    """See :func:`geoaccel_ros.registration.sweep.thin`."""
-    count = len(xyz)
-    kernel, resident = cooperative_kernel("sweep", "thin", _THREADS)
-    size = table_size(count)
-    scratch = workspace.scratch
-    # Points, ages, matched points, matched ages, each with room for all.
-    with workspace.stream:
-        kept = cupy.empty(8 * count, np.float64)
-    outcome = workspace.pinned("sweep", 1, _OUTCOME)
-    arguments = np.zeros(1, _ARGUMENTS)
-    single = xyz.dtype == np.float32
-    if single:
-        arguments["xyz"] = workspace.upload("singles", xyz, np.float32)
-    else:
-        arguments["xyz"] = workspace.upload("doubles", xyz, np.float64)
-    if times is not None:
-        arguments["times"] = workspace.upload("times", np.asarray(times), np.float64)
-    for name in ("mapped_voxels", "matched_voxels"):
-        keys, firsts = scratch(f"{name} keys", size, "u8"), scratch(f"{name} firsts", size, "u4")
-        arguments[name] = keys, firsts, size - 1
-    arguments["slots"] = scratch("slots", count, "u4")
-    arguments["matched_slots"] = scratch("matched slots", count, "u4")
-    for name, column in (("points", 0), ("ages", 3), ("matched", 4), ("matched_ages", 7)):
-        arguments[name] = kept.data.ptr + 8 * column * count
-    for name in ("counts", "matched_counts", "broken"):
-        arguments[name] = scratch(name, resident, "i4")
-    for name in ("sums", "largest", "squares"):
-        arguments[name] = scratch(name, resident, "f8")
-    arguments["outcome"] = address(outcome)
-    arguments["barrier"] = workspace.barrier
-    arguments["per_metre"] = 1.0 / (MAP_POINTS_VOXEL * voxel)
-    arguments["matched_per_metre"] = 1.0 / (MATCHED_POINTS_VOXEL * voxel)
-    arguments["min_square"], arguments["max_square"] = min_range**2, max_range**2
-    arguments["count"], arguments["is_double"] = count, not single
-    grid = max(1, min(resident, *blocks(count, _THREADS)))
-    workspace.launch(kernel, grid, _THREADS, arguments)
-    workspace.stream.synchronize()
-    middle, end, reach, mapped, matched = outcome[0].item()
-    return CudaSweep(
-        kept[: 3 * mapped].reshape(-1, 3),
-        kept[3 * count :][:mapped],
-        kept[4 * count :][: 3 * matched].reshape(-1, 3),
-        kept[7 * count :][:matched],
-        middle,
-        end,
-        reach,
-        workspace,
-    )
