@@ -206,7 +206,7 @@ class Odometry:
     backend : str
         "cpu" or "cuda".
     backend_reason : str
-        Why that one was taken; "auto" looks at the first scan of each drive.
+        Why that one was taken.
     voxel, max_dist : float or None
         Edge of the local map's voxels and the farthest match, metres; None until they follow from
         the first scan.
@@ -224,8 +224,7 @@ class Odometry:
         self.prior: MotionPrior | None = None
         self._moving = _PLANAR if config.planar else _SPATIAL
         self._moving_with_rates = np.concatenate([self._moving, self._moving + 6])
-        self._engine_for = choose_engine(config)
-        self._engine: Engine = self._engine_for(0)
+        self._engine: Engine = choose_engine(config)
         self.reset()
         self._warm_up()
 
@@ -279,8 +278,6 @@ class Odometry:
             shapes = f"{xyz.shape} and {None if times is None else np.shape(times)}"
             raise ValueError(f"points and times of shapes {shapes}, must be (N, 3) and (N,)")
         config = self.config
-        if self._map is None:
-            self._engine = self._engine_for(len(xyz))
         voxel = self.voxel or self._engine.suitable_voxel(xyz)
         sweep = self._engine.thin(xyz, times if config.deskew else None, voxel)
         # The points fix the pose at the middle of the sweep, the twist takes it from there to the

@@ -4,7 +4,6 @@ An engine thins sweeps, matches them to a local map, and adds them to it; what t
 normal equations is :mod:`.odometry`'s.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -16,9 +15,6 @@ from geoaccel_ros.registration.local_map import LocalMap
 from geoaccel_ros.registration.scan_matching import ScanMatcher
 from geoaccel_ros.registration.sweep import Sweep, suitable_voxel, thin
 from geoaccel_ros.threads import Threads
-
-# Points of a scan from which CUDA is the faster: an H200 against 2 threads (docs/benchmarks.md).
-_CUDA_POINTS = 10_000
 
 
 class Engine(Protocol):
@@ -92,13 +88,11 @@ class CpuEngine:
         local_map.add(moved, T_odom_base[:3, 3])
 
 
-def choose_engine(config) -> Callable[[int], Engine]:
-    """Return what takes drives for an :class:`.odometry.OdometryConfig`, by their first scan.
+def choose_engine(config) -> Engine:
+    """Return the engine for an :class:`.odometry.OdometryConfig`.
 
-    Returns
-    -------
-    callable
-        From the number of the first scan's points to its engine.
+    With "auto" it is CUDA wherever there is one, whatever the size of the scans: on an H200 CUDA is
+    the faster from 60 points on, the smallest that was measured (docs/benchmarks.md).
 
     Raises
     ------
@@ -107,17 +101,12 @@ def choose_engine(config) -> Callable[[int], Engine]:
     """
     name, reason = choose_backend(config.backend)
     if name == "cpu":
-        cpu = CpuEngine(config, reason)
-        return lambda points: cpu
+        return CpuEngine(config, reason)
     from geoaccel_ros.registration.cuda.odometry import CudaEngine
 
-    cuda = CudaEngine(config, reason)
-    _check_parity(CpuEngine(config, ""), cuda)
-    if config.backend == "cuda":
-        return lambda points: cuda
-    cpu = CpuEngine(config, f"scans of less than {_CUDA_POINTS} points")
-    cuda.reason = f"scans of {_CUDA_POINTS} points or more"
-    return lambda points: cuda if points >= _CUDA_POINTS else cpu
+    engine = CudaEngine(config, reason)
+    _check_parity(CpuEngine(config, ""), engine)
+    return engine
 
 
 def _check_parity(cpu: CpuEngine, cuda: Engine) -> None:

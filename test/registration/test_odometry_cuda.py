@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ray_cast_yard import PERIOD, drive, scan
 
-from geoaccel_ros.backend import cuda_problem
+from geoaccel_ros.backend import BackendError, cuda_problem
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.local_map import PLANE
 from geoaccel_ros.registration.metrics import absolute_trajectory_error
@@ -27,7 +27,7 @@ POSE[:3, 3] += ORIGIN
 
 def engines(**options):
     config = OdometryConfig(max_range=40.0, **options)
-    return CpuEngine(config, ""), choose_engine(replace(config, backend="cuda"))(0)
+    return CpuEngine(config, ""), choose_engine(replace(config, backend="cuda"))
 
 
 def curve(t):
@@ -234,13 +234,20 @@ def test_the_same_drive_as_on_the_cpu_and_the_same_bits_again(curve_at):
         np.testing.assert_array_equal(own.points, other.points)
 
 
-def test_auto_takes_cuda_for_large_scans(curve_at):
+def test_auto_takes_cuda():
     odometry = Odometry(OdometryConfig())
-    for repeat, name in ((1, "cpu"), (20, "cuda"), (1, "cpu")):
-        odometry.reset()
-        for k in range(3):
-            xyz, times = scan(curve_at, k * PERIOD, seed=k)
-            xyz, times = np.tile(xyz, (repeat, 1)), np.tile(times, repeat)
-            result = odometry.register(xyz, times, 100.0 + k * PERIOD)
-        assert result.status == "registered" and odometry.backend == name
-        assert "points" in odometry.backend_reason
+    assert (odometry.backend, odometry.backend_reason) == ("cuda", "a CUDA device is present")
+
+
+def test_a_device_that_computes_otherwise_is_refused(monkeypatch):
+    from geoaccel_ros.registration.cuda.scan_matching import CudaScanMatcher
+
+    right = CudaScanMatcher.linearise
+
+    def wrong(self, *arguments):
+        found = right(self, *arguments)
+        return replace(found, gradient=1.001 * found.gradient)
+
+    monkeypatch.setattr(CudaScanMatcher, "linearise", wrong)
+    with pytest.raises(BackendError, match="differs from the CPU's.*backend: cpu"):
+        choose_engine(OdometryConfig(backend="cuda"))
