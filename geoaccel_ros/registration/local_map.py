@@ -19,11 +19,14 @@ _COUNT_CAP = 100.0
 # Fewer points than this in a voxel and its 26 neighbours say nothing about a surface.
 _FEWEST_FOR_A_NORMAL = 6.0
 # With eigenvalues s0 <= s1 <= s2 of a neighbourhood: flat when s0 is below this part of s1 …
-_FLAT = 0.1
+_FLAT = 0.05
 # … and wide when s1 is above this part of s2; else it is a line: the smallest eigenvector is noise.
 _WIDE = 0.05
 # A line that rises by more than this (sine of its slope) stands: a pole, whose mean has a place.
 _STANDING = 0.5
+# What is neither a plane nor a line that lies but has s1 below this part of s2 is long, as a pole or
+# two rings are: along it a mean lies where points happened to fall.
+_ELONGATED = 0.5
 # Of the two eigenvalues in the plane, for a lidar that sees a single line of each wall.
 _STRAIGHT = 0.1
 # What a voxel is: too little to tell, on a surface, on a line that lies, or a thing with a place.
@@ -100,7 +103,7 @@ class LocalMap:
 
     @property
     def normals(self) -> np.ndarray:
-        """Unit vectors (M, 3): across planes, along lines, zero for the rest; a view."""
+        """Unit vectors (M, 3): across planes, along lines and poles, or zero; a view."""
         return self._normals[: self.size]
 
     @property
@@ -402,15 +405,14 @@ def _update_normals(
         smallest, middle, largest = smallest_eigenvector(xx, xy, xz, yy, yz, zz, normal)
         if middle > _WIDE * largest:
             kinds[i] = PLANE if smallest < _FLAT * middle else POINT
-        elif zz > _STANDING**2 * (xx + yy + zz):
-            # Of a line, the share of the variance along z is the square of its slope's sine.
-            kinds[i] = POINT
         else:
-            kinds[i] = LINE
+            # Of a line, the share of the variance along z is the square of its slope's sine.
+            kinds[i] = POINT if zz > _STANDING**2 * (xx + yy + zz) else LINE
+        if kinds[i] == POINT and middle > _ELONGATED * largest:
+            normal[:] = 0.0
+        elif kinds[i] != PLANE:
             # The largest eigenvector of a matrix is the smallest of its negative.
             smallest_eigenvector(-xx, -xy, -xz, -yy, -yz, -zz, normal)
-        if kinds[i] == POINT:
-            normal[:] = 0.0
 
 
 @njit(nogil=True, cache=True, inline="always")

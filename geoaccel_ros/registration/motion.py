@@ -47,7 +47,7 @@ class Motion:
         return cls(stamp, T_odom_base, np.zeros(6), np.diag(_FIRST_DEVIATIONS**2))
 
     def at(self, stamp: float, measured: MeasuredTwist | None = None) -> "Motion":
-        """Return the motion at another instant, not before this one.
+        """Return the motion at another instant, a little before this one at the earliest.
 
         Parameters
         ----------

@@ -285,8 +285,8 @@ class Odometry:
         middle = stamp + sweep.middle
 
         restarted = ""
-        if self._motion is not None and middle <= self._motion.stamp:
-            late = self._motion.stamp - middle
+        if self._motion is not None and self._is_late(middle, stamp + sweep.end, sweep):
+            late = max(self._motion.stamp - middle, self._ended - stamp - sweep.end)
             if late <= _RESTART_AFTER:
                 return self._predicted("skipped", f"{late:.3f} s late", stamp, sweep)
             restarted = f"time jumped back by {late:.3f} s: restarted"
@@ -297,10 +297,21 @@ class Odometry:
                 f"{config.max_range:g} m), needs {_FEWEST_POINTS}"
             )
             return self._predicted("skipped", reason, stamp, sweep)
+        if self._first is not None and middle - self._motion.stamp < sweep.end - sweep.middle:
+            # Of two lidars on one topic: the motion between the two would be told by noise.
+            return self._predicted("skipped", "swept together with the first scan", stamp, sweep)
         if self._map is None:
             self.voxel, self.max_dist = voxel, config.max_dist or _MAX_DIST_VOXELS * voxel
             return self._seed(sweep, stamp, restarted or "first scan")
         return self._track(sweep, stamp)
+
+    def _is_late(self, middle: float, end: float, sweep: Sweep) -> bool:
+        """Return whether a scan belongs before the last one.
+
+        Two lidars may sweep together, and the middles of their sweeps pass each other by a little;
+        but poses follow one another.
+        """
+        return end < self._ended or middle < self._motion.stamp - (sweep.end - sweep.middle)
 
     def _restart(self) -> None:
         self.voxel = self.config.voxel or None
@@ -310,6 +321,8 @@ class Odometry:
         # The first sweep, until the motion during it is known.
         self._first: Sweep | None = None
         self._T_last_mapped = self._T_initial
+        # Stamp of the last pose.
+        self._ended = -np.inf
         self._distrust_predictions()
 
     def _seed(self, sweep: Sweep, stamp: float, reason: str) -> OdometryResult:
@@ -332,14 +345,15 @@ class Odometry:
         self._add_to_map(self._first)
 
     def _track(self, sweep: Sweep, stamp: float) -> OdometryResult:
-        predicted = self._predict(stamp + sweep.middle)
+        predicted = self._predict(self._motion, stamp + sweep.middle)
         attempt = self._search(sweep, predicted)
         if self._first is not None:
             # Started on the move: only now is it known how, and the map bent accordingly; how well
             # the two fit shows when it is mended.
             for _ in range(_SEED_ROUNDS):
                 self._plant(attempt.motion.twist)
-                attempt = self._align(sweep, self._predict(stamp + sweep.middle), self.max_dist)
+                planted = self._predict(self._motion, stamp + sweep.middle)
+                attempt = self._align(sweep, planted, self.max_dist)
             if attempt.problem:
                 # One of the two is bad, who knows which: the newer one is the better seed.
                 reason = (
@@ -364,9 +378,10 @@ class Odometry:
         way = min(_MAP_TRANSLATION, _MAP_TRANSLATION_VOXELS * self.voxel)
         return np.linalg.norm(step[:3]) > way or np.linalg.norm(step[3:]) > _MAP_ROTATION
 
-    def _predict(self, instant: float) -> Motion:
-        measured = self.prior and self.prior.between(self._motion.stamp, instant)
-        return self._motion.at(instant, measured)
+    def _predict(self, last: Motion, instant: float) -> Motion:
+        """Return the motion at an instant, by a former one and what other sensors know."""
+        measured = self.prior and self.prior.between(last.stamp, instant)
+        return last.at(instant, measured)
 
     def _distrust_predictions(self) -> None:
         # Mean square error of the predictions so far, square metres, and how many they are.
@@ -480,6 +495,7 @@ class Odometry:
     ) -> OdometryResult:
         """Return the present motion, taken to the end of the sweep."""
         motion = self._motion.at(stamp + sweep.end)
+        self._ended = motion.stamp
         rotation = _twice(motion.T_odom_base[:3, :3])
         twist_covariance = rotation.T @ motion.covariance[6:, 6:] @ rotation
         return OdometryResult(
@@ -506,7 +522,7 @@ class Odometry:
         """Return the prediction as a result; the motion stays the last measured one."""
         end = stamp + sweep.end
         last = self._motion or Motion.unknown(end, self._T_initial)
-        motion = last.at(max(end, last.stamp))
+        motion = last if end <= last.stamp else self._predict(last, end)
         points = np.empty((0, 3)) if attempt is None else sweep.matched_at_end(motion.twist)
         return OdometryResult(
             status,

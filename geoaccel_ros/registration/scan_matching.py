@@ -68,9 +68,9 @@ class ScanMatcher:
     To a planar voxel the residual is the distance along its normal. A line that lies is mostly a
     ring of the sensor's on a surface seen at a grazing angle, or else neighbouring rings would have
     shown it: across the line and the ray the distance counts, along the ray the ring goes where the
-    sensor goes. To other voxels the residual is the vector to the mean, with a small weight. All go
-    through the Geman-McClure kernel, whose width is three
-    standard deviations; these the residuals themselves tell (median absolute deviation).
+    sensor goes. To other voxels the residual is the vector to the mean, without what it has along
+    what is long, with a small weight. All go through the Geman-McClure kernel, whose width is
+    three standard deviations; these the residuals themselves tell (median absolute deviation).
 
     Parameters
     ----------
@@ -238,20 +238,19 @@ def _accumulate(
         x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
         lx, ly, lz = moved[i, 0] - position[0], moved[i, 1] - position[1], moved[i, 2] - position[2]
         age = ages[i] if bent else 0.0
+        nx, ny, nz = normals[j, 0], normals[j, 1], normals[j, 2]
         if kinds[j] == POINT:
-            # One row for each axis.
+            # One row for each axis, without what it has along what is long.
             for axis in range(3):
-                row[:] = 0.0
-                row[axis] = 1.0
-                if axis == 0:
-                    error, row[4], row[5] = x, lz, -ly
-                elif axis == 1:
-                    error, row[3], row[5] = y, -lz, lx
-                else:
-                    error, row[3], row[4] = z, ly, -lx
+                along = normals[j, axis]
+                row[0], row[1], row[2] = -along * nx, -along * ny, -along * nz
+                row[axis] += 1.0
+                error = row[0] * x + row[1] * y + row[2] * z
+                row[3] = ly * row[2] - lz * row[1]
+                row[4] = lz * row[0] - lx * row[2]
+                row[5] = lx * row[1] - ly * row[0]
                 _add_row(row, error, _POINT_WEIGHT, 1.0, age, products, sums)
             continue
-        nx, ny, nz = normals[j, 0], normals[j, 1], normals[j, 2]
         weight = 1.0
         if kinds[j] == LINE:
             nx, ny, nz = ny * lz - nz * ly, nz * lx - nx * lz, nx * ly - ny * lx

@@ -210,6 +210,35 @@ def test_a_late_scan_is_skipped_and_a_new_beginning_restarts(curve_at):
     np.testing.assert_allclose(again[2].T_odom_base, results[2].T_odom_base, atol=1e-9)
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.03, 0.05])
+def test_two_lidars_take_turns_or_sweep_together(apart):
+    """On one topic, started at 1.2 m/s; what the second one adds must not bend the beginning."""
+    pose_at = drive(lambda t: (1.2, 0.4), 3.0)
+    odometry = Odometry(OdometryConfig())
+    results = []
+    for k in range(20):
+        for lidar in (0, 1):
+            begin = k * PERIOD + lidar * apart
+            results.append(odometry.register(*scan(pose_at, begin, seed=2 * k + lidar), begin))
+    # Of two that sweep together the second may end first.
+    assert [r.status for r in results].count("registered") >= (37 if apart else 25)
+    expected = se3.inverse(pose_at(results[0].stamp)) @ pose_at(results[-1].stamp)
+    np.testing.assert_allclose(results[-1].T_odom_base[:3, 3], expected[:3, 3], atol=0.03)
+
+
+def test_a_scan_that_fails_is_where_the_wheels_say(curve_at):
+    odometry = Odometry(OdometryConfig())
+    odometry.prior = wheels = WheelOdometry()
+    for stamp in np.arange(0.0, 2.5, 0.02):
+        wheels.add(stamp, curve_at(stamp))
+    results, _ = run(odometry, curve_at, 0.0, 5, 0.0)
+    elsewhere = np.random.default_rng(0).uniform(-10, 10, (3000, 3))
+    failed = odometry.register(elsewhere, None, 2.0)
+    assert failed.status == "failed"
+    expected = se3.inverse(curve_at(results[0].stamp)) @ curve_at(2.0)
+    np.testing.assert_allclose(failed.T_odom_base, expected, atol=0.03)
+
+
 def test_reset_starts_at_the_given_pose(curve_at):
     odometry = Odometry(OdometryConfig())
     free, _ = run(odometry, curve_at, 0.0, 10)

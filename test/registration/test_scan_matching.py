@@ -55,9 +55,11 @@ def test_gradient_is_the_cost_s_derivative_for_pose_and_twist(radius):
         turned = np.concatenate([POSE[:3, :3].T @ step[6:9], POSE[:3, :3].T @ step[9:]])
         moved = moved_by(se3.perturbed(POSE, step[:6]), TWIST + turned)
         errors = (moved - local_map.means[matches])[matched]
-        plane = np.sum(errors * local_map.normals[matches[matched]], axis=1)
+        # Along a plane's normal; across what is long.
+        along = np.sum(errors * local_map.normals[matches[matched]], axis=1)
+        plane, across = along, np.sum(errors**2, axis=1) - along**2
         # A width so large that the kernel is 1: 0.5 sum of squares, with 0.01 off planes.
-        off_plane = 0.01 * np.sum(errors**2, axis=1)
+        off_plane = 0.01 * across
         return 0.5 * np.sum(np.where(planar[matches[matched]], plane**2, off_plane))
 
     found = matcher(local_map, points, ages, least_deviation=1e6).linearise(POSE, TWIST, radius)
@@ -83,7 +85,8 @@ def test_hessian_is_the_sum_over_its_rows():
         if match < 0 or local_map.kinds[match] == NONE:
             continue
         normal = local_map.normals[match]
-        axes, weight = ([normal], 1.0) if normal.any() else (np.eye(3), 0.01)
+        across = np.eye(3) - np.outer(normal, normal)
+        axes, weight = ([normal], 1.0) if local_map.kinds[match] == PLANE else (across, 0.01)
         for axis in axes:
             row = np.concatenate([axis, np.cross(lever, axis)])
             row = np.concatenate([row, age * row])
