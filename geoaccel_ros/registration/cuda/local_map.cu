@@ -7,10 +7,11 @@
 
 constexpr int kThreads = 256;
 
-// As in local_map.py.
-constexpr double kCountCap = 100.0;
-constexpr double kFewestForANormal = 6.0;
-constexpr double kFlat = 0.1, kWide = 0.05, kStanding = 0.5, kStraight = 0.1;
+// local_map.py's.
+struct Thresholds {
+    double count_cap, fewest_for_a_normal;
+    double flat, wide, standing, elongated, straight;
+};
 
 // A voxel that a sweep adds to, and where its points stand in the list.
 struct Touched {
@@ -19,6 +20,7 @@ struct Touched {
 
 struct AddArguments {
     LocalMap map;
+    Thresholds thresholds;
     const double* points;  // count x 3
     const double* ages;
     // The sweep's voxels.
@@ -40,14 +42,14 @@ struct AddArguments {
 };
 
 // Welford's update, as in local_map.py's _add.
-__device__ inline void add_point(double* row, const double* point)
+__device__ inline void add_point(double* row, const double* point, double count_cap)
 {
-    if (row[kCount] >= kCountCap) {
-        const double shrink = (kCountCap - 1.0) / row[kCount];
+    if (row[kCount] >= count_cap) {
+        const double shrink = (count_cap - 1.0) / row[kCount];
         for (int k = kScatter; k < kRow; ++k) {
             row[k] *= shrink;
         }
-        row[kCount] = kCountCap - 1.0;
+        row[kCount] = count_cap - 1.0;
     }
     row[kCount] += 1.0;
     double before[3], after[3];
@@ -115,11 +117,12 @@ __device__ inline void smallest_eigenvector(
 }
 
 // local_map.py's _line_normal.
-__device__ inline bool line_normal(double xx, double xy, double yy, double* normal)
+__device__ inline bool line_normal(
+    double xx, double xy, double yy, double straight, double* normal)
 {
     const double mean = 0.5 * (xx + yy), half = 0.5 * (xx - yy);
     const double root = hypot(half, xy);
-    if (mean - root >= kStraight * (mean + root)) {
+    if (mean - root >= straight * (mean + root)) {
         return false;
     }
     const double angle = 0.5 * atan2(xy, half) + 1.5707963267948966192;
@@ -129,25 +132,35 @@ __device__ inline bool line_normal(double xx, double xy, double yy, double* norm
 
 // What the covariance of a neighbourhood tells of it; fills in the unit vector that goes with it.
 __device__ inline Kind kind_of(
-    double xx, double xy, double xz, double yy, double yz, double zz, double* vector)
+    double xx,
+    double xy,
+    double xz,
+    double yy,
+    double yz,
+    double zz,
+    const Thresholds& thresholds,
+    double* vector)
 {
     double values[3];
     smallest_eigenvector(xx, xy, xz, yy, yz, zz, values, vector);
-    Kind kind = kPoint;
-    if (values[1] > kWide * values[2]) {
-        kind = values[0] < kFlat * values[1] ? kPlane : kPoint;
-    } else if (zz <= kStanding * kStanding * (xx + yy + zz)) {
-        kind = kLine;
-        smallest_eigenvector(-xx, -xy, -xz, -yy, -yz, -zz, values, vector);
+    Kind kind;
+    if (values[1] > thresholds.wide * values[2]) {
+        kind = values[0] < thresholds.flat * values[1] ? kPlane : kPoint;
+    } else {
+        const double least = thresholds.standing * thresholds.standing;
+        kind = zz > least * (xx + yy + zz) ? kPoint : kLine;
     }
-    if (kind == kPoint) {
+    if (kind == kPoint && values[1] > thresholds.elongated * values[2]) {
         vector[0] = vector[1] = vector[2] = 0.0;
+    } else if (kind != kPlane) {
+        smallest_eigenvector(-xx, -xy, -xz, -yy, -yz, -zz, values, vector);
     }
     return kind;
 }
 
 // What lies around one voxel, by a warp: each lane takes one of the 27 neighbours.
-__device__ inline void update_normal(const LocalMap& map, int voxel, bool planar)
+__device__ inline void update_normal(
+    const LocalMap& map, const Thresholds& thresholds, int voxel, bool planar)
 {
     const double* own = map.gaussians + kRow * static_cast<long long>(voxel);
     const double count_now = own[kCount], count_then = map.counts_at_normal[voxel];
@@ -192,18 +205,18 @@ __device__ inline void update_normal(const LocalMap& map, int voxel, bool planar
     double normal[3] = {};
     Kind kind = kNone;
     const double count = sums[kCount];
-    if (count >= kFewestForANormal) {
+    if (count >= thresholds.fewest_for_a_normal) {
         const double x = sums[kMean] / count, y = sums[kMean + 1] / count;
         const double z = sums[kMean + 2] / count;
         const double xx = sums[kScatter] / count - x * x, xy = sums[kScatter + 1] / count - x * y;
         const double yy = sums[kScatter + 3] / count - y * y;
         if (planar) {
-            kind = line_normal(xx, xy, yy, normal) ? kPlane : kPoint;
+            kind = line_normal(xx, xy, yy, thresholds.straight, normal) ? kPlane : kPoint;
         } else {
             const double xz = sums[kScatter + 2] / count - x * z;
             const double yz = sums[kScatter + 4] / count - y * z;
             const double zz = sums[kScatter + 5] / count - z * z;
-            kind = kind_of(xx, xy, xz, yy, yz, zz, normal);
+            kind = kind_of(xx, xy, xz, yy, yz, zz, thresholds, normal);
         }
     }
     map.kinds[voxel] = kind;
@@ -307,7 +320,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) add(const AddArguments ar
             gaussian[k] = row[k];
         }
         for (int k = 0; k < own.count; ++k) {
-            add_point(gaussian, a.moved + 3 * static_cast<long long>(list[k]));
+            add_point(
+                gaussian, a.moved + 3 * static_cast<long long>(list[k]), a.thresholds.count_cap);
         }
         for (int k = 0; k < kRow; ++k) {
             row[k] = gaussian[k];
@@ -316,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) add(const AddArguments ar
     wait_for_all(a.barrier);
 
     for (int t = first / 32; t < touched; t += stride / 32) {
-        update_normal(map, a.touched[t].voxel, a.planar);
+        update_normal(map, a.thresholds, a.touched[t].voxel, a.planar);
     }
 }
 

@@ -6,6 +6,15 @@ import numpy as np
 
 from geoaccel_ros.registration.cuda.sweep import CudaSweep
 from geoaccel_ros.registration.cuda.workspace import TABLE, Launch, Workspace, address
+from geoaccel_ros.registration.local_map import (
+    _COUNT_CAP,
+    _ELONGATED,
+    _FEWEST_FOR_A_NORMAL,
+    _FLAT,
+    _STANDING,
+    _STRAIGHT,
+    _WIDE,
+)
 from geoaccel_ros.registration.voxels import table_size
 
 # As in local_map.cu.
@@ -35,9 +44,21 @@ _ROWS = {
     "counts_at_normal": (1, np.float64),
     "kinds": (1, np.int8),
 }
+_THRESHOLDS = np.dtype(
+    [
+        ("count_cap", "f8"),
+        ("fewest_for_a_normal", "f8"),
+        ("flat", "f8"),
+        ("wide", "f8"),
+        ("standing", "f8"),
+        ("elongated", "f8"),
+        ("straight", "f8"),
+    ]
+)
 _ADD = np.dtype(
     [
         ("map", MAP),
+        ("thresholds", _THRESHOLDS),
         ("points", "u8"),
         ("ages", "u8"),
         ("voxels", TABLE),
@@ -80,6 +101,7 @@ _FORGET = np.dtype(
 STRUCTURES = {
     "LocalMap": MAP,
     "Touched": _TOUCHED,
+    "Thresholds": _THRESHOLDS,
     "AddArguments": _ADD,
     "ForgetArguments": _FORGET,
 }
@@ -106,6 +128,15 @@ class MapMemory:
             },
             per_slot={"counts": 4, "starts": 4},
             tables=("voxels",),
+        )
+        self.add.arguments["thresholds"] = (
+            _COUNT_CAP,
+            _FEWEST_FOR_A_NORMAL,
+            _FLAT,
+            _WIDE,
+            _STANDING,
+            _ELONGATED,
+            _STRAIGHT,
         )
         self.forget = Launch(
             workspace, "local_map", "forget", _THREADS, _FORGET, per_block={"counts": 4}

@@ -11,8 +11,6 @@ constexpr int kSeekers = 4;
 constexpr int kTile = kThreads / kSeekers;
 
 // As in scan_matching.py.
-constexpr double kLineWeight = 0.1, kPointWeight = 0.01;
-constexpr double kLeastSine = 0.1;
 constexpr int kUpper = 21, kGradient = 3 * kUpper;
 constexpr int kInliers = 75, kOutliers = 76, kGeometry = 78, kLength = 99;
 // Beyond the sums the host reads the deviation.
@@ -45,6 +43,7 @@ struct Arguments {
     double twist[6];
     double radius;         // negative: the last call's matches serve
     double voxel, tolerance, least_deviation;
+    double line_weight, point_weight, least_sine;
     int count, bent;
 };
 
@@ -321,20 +320,20 @@ __device__ inline void fill(const Arguments& a, double width, int i, int k, Tile
     const double* normal = a.map.normals + 3 * static_cast<long long>(match);
     const double x = moved[0] - mean[0], y = moved[1] - mean[1], z = moved[2] - mean[2];
     const double lx = moved[0] - a.pose[3], ly = moved[1] - a.pose[7], lz = moved[2] - a.pose[11];
-    double weight = kPointWeight, kernel = 1.0;
+    double weight = a.point_weight, kernel = 1.0;
     double(&rows)[3][7] = tile.factors[k];
+    double nx = normal[0], ny = normal[1], nz = normal[2];
     if (kind != kPoint) {
-        double nx = normal[0], ny = normal[1], nz = normal[2];
         weight = 1.0;
         if (kind == kLine) {
             // Across the line and the ray.
             const double ax = ny * lz - nz * ly, ay = nz * lx - nx * lz, az = nx * ly - ny * lx;
             const double length = sqrt(ax * ax + ay * ay + az * az);
-            if (length <= kLeastSine * sqrt(lx * lx + ly * ly + lz * lz)) {
+            if (length <= a.least_sine * sqrt(lx * lx + ly * ly + lz * lz)) {
                 return;
             }
             nx = ax / length, ny = ay / length, nz = az / length;
-            weight = kLineWeight;
+            weight = a.line_weight;
         }
         const double error = nx * x + ny * y + nz * z, square = error * error;
         if (kind == kPlane) {
@@ -350,14 +349,15 @@ __device__ inline void fill(const Arguments& a, double width, int i, int k, Tile
         kernel = root * root;
         tile.rows[k] = 1;
     } else {
-        const double all[3][7] = {
-            {1.0, 0.0, 0.0, 0.0, lz, -ly, x},
-            {0.0, 1.0, 0.0, -lz, 0.0, lx, y},
-            {0.0, 0.0, 1.0, ly, -lx, 0.0, z}};
-        for (int row = 0; row < 3; ++row) {
-            for (int factor = 0; factor < 7; ++factor) {
-                rows[row][factor] = all[row][factor];
-            }
+        for (int axis = 0; axis < 3; ++axis) {
+            // Without what the axis has of the direction of an edge or a pole.
+            const double along = normal[axis];
+            const double ux = (axis == 0) - along * nx, uy = (axis == 1) - along * ny;
+            const double uz = (axis == 2) - along * nz;
+            double* row = rows[axis];
+            row[0] = ux, row[1] = uy, row[2] = uz;
+            row[3] = ly * uz - lz * uy, row[4] = lz * ux - lx * uz, row[5] = lx * uy - ly * ux;
+            row[6] = ux * x + uy * y + uz * z;
         }
         tile.rows[k] = 3;
     }

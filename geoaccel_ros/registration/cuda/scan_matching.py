@@ -7,7 +7,14 @@ import numpy as np
 from geoaccel_ros.registration.cuda.local_map import MAP, CudaLocalMap
 from geoaccel_ros.registration.cuda.sweep import CudaSweep
 from geoaccel_ros.registration.cuda.workspace import Launch, Workspace, address
-from geoaccel_ros.registration.scan_matching import LENGTH, NormalEquations, equations_of
+from geoaccel_ros.registration.scan_matching import (
+    _LEAST_SINE,
+    _LINE_WEIGHT,
+    _POINT_WEIGHT,
+    LENGTH,
+    NormalEquations,
+    equations_of,
+)
 
 # As in scan_matching.cu.
 _THREADS = 128
@@ -32,6 +39,9 @@ _ARGUMENTS = np.dtype(
         ("voxel", "f8"),
         ("tolerance", "f8"),
         ("least_deviation", "f8"),
+        ("line_weight", "f8"),
+        ("point_weight", "f8"),
+        ("least_sine", "f8"),
         ("count", "i4"),
         ("bent", "i4"),
     ],
@@ -65,6 +75,8 @@ class MatcherMemory:
         arguments["histograms"] = self._histograms.data.ptr
         arguments["above"] = self._above.data.ptr
         arguments["outcome"] = address(self.outcome)
+        arguments["line_weight"], arguments["point_weight"] = _LINE_WEIGHT, _POINT_WEIGHT
+        arguments["least_sine"] = _LEAST_SINE
         # Views: what changes from call to call.
         self.pose, self.twist = arguments["pose"][0], arguments["twist"][0]
 
