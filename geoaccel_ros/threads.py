@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 
 class Threads:
@@ -46,6 +46,7 @@ class Threads:
                 function(*arguments)
         finally:
             # They write into the caller's arrays: none may outlive this one.
-            wait(others)
-        for other in others:
-            other.result()
+            problems = [other.exception() for other in others]
+        for problem in problems:
+            if problem is not None:
+                raise problem

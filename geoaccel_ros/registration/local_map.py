@@ -24,8 +24,8 @@ _FLAT = 0.05
 _WIDE = 0.05
 # A line that rises by more than this (sine of its slope) stands: a pole, whose mean has a place.
 _STANDING = 0.5
-# What is neither a plane nor a line that lies but has s1 below this part of s2 is long, as a pole or
-# two rings are: along it a mean lies where points happened to fall.
+# What is neither a plane nor a line that lies but has s1 below this part of s2 is long, as a pole
+# is or two rings are: along it a mean lies where points happened to fall.
 _ELONGATED = 0.5
 # Of the two eigenvalues in the plane, for a lidar that sees a single line of each wall.
 _STRAIGHT = 0.1
@@ -164,6 +164,8 @@ class LocalMap:
     def nearest(self, queries: np.ndarray, radius: float, indices: np.ndarray) -> None:
         """Write the index of each query's nearest mean, -1 where none is as near as ``radius``.
 
+        What ``indices`` holds before is where the search begins: a former match, or -1.
+
         Near ones are found in the hash. Far ones would take hundreds of looks where there is
         nothing: a tree of the means finds them, built when it is first asked for; that is where a
         prediction was bad.
@@ -243,16 +245,24 @@ def _rehash(keys, table):
 def _nearest_voxels(first, last, queries, radius, voxel, keys, gaussians, table, indices):
     for i in range(first, last):
         indices[i] = _nearest_voxel(
-            queries[i, 0], queries[i, 1], queries[i, 2], radius, voxel, keys, gaussians, table
+            queries[i, 0],
+            queries[i, 1],
+            queries[i, 2],
+            indices[i],
+            radius,
+            voxel,
+            keys,
+            gaussians,
+            table,
         )
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _nearest_voxel(x, y, z, radius, voxel, keys, gaussians, table):
+def _nearest_voxel(x, y, z, known, radius, voxel, keys, gaussians, table):
     """Return the voxel whose mean is nearest to a point, -1 where none is as near as ``radius``.
 
     Shell by shell of voxels around the point's own, each voxel only if the nearest of its own
-    volume would be nearer than what was found.
+    volume would be nearer than what was found, or than the ``known`` one.
     """
     inverse = 1.0 / voxel
     # The point and all distances in voxels, relative to the lower corner of its own.
@@ -260,8 +270,12 @@ def _nearest_voxel(x, y, z, radius, voxel, keys, gaussians, table):
     fx, fy, fz = x * inverse, y * inverse, z * inverse
     fx, fy, fz = fx - np.floor(fx), fy - np.floor(fy), fz - np.floor(fz)
     edge = min(min(min(fx, 1.0 - fx), min(fy, 1.0 - fy)), min(fz, 1.0 - fz))
-    best, limit = np.int64(-1), (radius * inverse) ** 2
-    square = np.inf
+    best, square = np.int64(-1), radius * radius
+    if known >= 0:
+        found = _square_to(gaussians[known], x, y, z)
+        if found <= square:
+            best, square = known, found
+    limit = square * inverse * inverse
     shell = 0
     while shell == 0 or (shell - 1 + edge) ** 2 <= limit:
         for a in range(-shell, shell + 1):
@@ -280,15 +294,18 @@ def _nearest_voxel(x, y, z, radius, voxel, keys, gaussians, table):
                     _, index = _find(pack(i + a, j + b, k + c), keys, table)
                     if index < 0:
                         continue
-                    dx = gaussians[index, _MEAN] - x
-                    dy = gaussians[index, _MEAN + 1] - y
-                    dz = gaussians[index, _MEAN + 2] - z
-                    found = dx * dx + dy * dy + dz * dz
-                    if found < square and found <= radius * radius:
+                    found = _square_to(gaussians[index], x, y, z)
+                    if found < square or (best < 0 and found <= square):
                         square, best = found, np.int64(index)
                         limit = found * inverse * inverse
         shell += 1
     return best
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _square_to(row, x, y, z):
+    """Return the squared distance of a point to a voxel's mean."""
+    return (row[_MEAN] - x) ** 2 + (row[_MEAN + 1] - y) ** 2 + (row[_MEAN + 2] - z) ** 2
 
 
 @njit(nogil=True, cache=True, inline="always")

@@ -187,11 +187,16 @@ def _range_filter(xyz, min_square, max_square):
 def _voxel_filter(part, parts, xyz, inverse_voxel, min_square, max_square, table, kept):
     table[:] = EMPTY
     mask = len(table) - 1
+    previous = EMPTY
     for i in range(len(xyz)):
         x, y, z = np.float64(xyz[i, 0]), np.float64(xyz[i, 1]), np.float64(xyz[i, 2])
         if not _in_range(x, y, z, min_square, max_square):
             continue
         key = voxel_key(x * inverse_voxel, y * inverse_voxel, z * inverse_voxel)
+        # Along a ring most points share the voxel of the one before.
+        if key == previous:
+            continue
+        previous = key
         slot = home_slot(key, mask)
         # By the slot's highest bits: neighbours in space go to all parts alike.
         if (slot * parts) // len(table) != part:

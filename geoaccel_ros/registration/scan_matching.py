@@ -16,7 +16,7 @@ _LINE_WEIGHT, _POINT_WEIGHT = 0.1, 0.01
 # A ray that runs along a line tells nothing across it.
 _LEAST_SINE = 0.1
 # Points that are worth a thread's start.
-_SHARE = 1024
+_SHARE = 8192
 
 # Places in a row of sums: the upper triangle of the pose's Hessian, the same with each point's age
 # as a factor, and with its square; two gradients, without age and with; counts and squares; and the
@@ -227,7 +227,7 @@ def _accumulate(
     tolerance,
     sums,
 ):
-    row, products = np.empty(6), np.empty(21)
+    products, pull = np.empty(21), np.empty(6)
     for i in range(first, last):
         j = matches[i]
         if j < 0:
@@ -237,60 +237,94 @@ def _accumulate(
             continue
         x, y, z = moved[i, 0] - means[j, 0], moved[i, 1] - means[j, 1], moved[i, 2] - means[j, 2]
         lx, ly, lz = moved[i, 0] - position[0], moved[i, 1] - position[1], moved[i, 2] - position[2]
-        age = ages[i] if bent else 0.0
         nx, ny, nz = normals[j, 0], normals[j, 1], normals[j, 2]
+        kernel = 1.0
         if kinds[j] == POINT:
-            # One row for each axis, without what it has along what is long.
-            for axis in range(3):
-                along = normals[j, axis]
-                row[0], row[1], row[2] = -along * nx, -along * ny, -along * nz
-                row[axis] += 1.0
-                error = row[0] * x + row[1] * y + row[2] * z
-                row[3] = ly * row[2] - lz * row[1]
-                row[4] = lz * row[0] - lx * row[2]
-                row[5] = lx * row[1] - ly * row[0]
-                _add_row(row, error, _POINT_WEIGHT, 1.0, age, products, sums)
-            continue
-        weight = 1.0
-        if kinds[j] == LINE:
-            nx, ny, nz = ny * lz - nz * ly, nz * lx - nx * lz, nx * ly - ny * lx
-            length = np.sqrt(nx * nx + ny * ny + nz * nz)
-            if length <= _LEAST_SINE * np.sqrt(lx * lx + ly * ly + lz * lz):
-                continue
-            nx, ny, nz = nx / length, ny / length, nz / length
-            weight = _LINE_WEIGHT
-        error = nx * x + ny * y + nz * z
-        square = error * error
-        if kinds[j] == PLANE:
-            if square <= tolerance * tolerance:
-                sums[_INLIERS] += 1.0
-                sums[_SQUARES] += square
-            else:
-                sums[_OUTLIERS] += 1.0
-        row[0], row[1], row[2] = nx, ny, nz
-        row[3], row[4], row[5] = ly * nz - lz * ny, lz * nx - lx * nz, lx * ny - ly * nx
-        kernel = (width * width / (width * width + square)) ** 2
-        _add_row(row, error, weight, kernel, age, products, sums)
+            _across(nx, ny, nz, lx, ly, lz, x, y, z, _POINT_WEIGHT, products, pull)
+        else:
+            weight = 1.0
+            if kinds[j] == LINE:
+                nx, ny, nz = ny * lz - nz * ly, nz * lx - nx * lz, nx * ly - ny * lx
+                length = np.sqrt(nx * nx + ny * ny + nz * nz)
+                if length <= _LEAST_SINE * np.sqrt(lx * lx + ly * ly + lz * lz):
+                    continue
+                nx, ny, nz = nx / length, ny / length, nz / length
+                weight = _LINE_WEIGHT
+            error = nx * x + ny * y + nz * z
+            square = error * error
+            if kinds[j] == PLANE:
+                if square <= tolerance * tolerance:
+                    sums[_INLIERS] += 1.0
+                    sums[_SQUARES] += square
+                else:
+                    sums[_OUTLIERS] += 1.0
+            kernel = (width * width / (width * width + square)) ** 2
+            _along(nx, ny, nz, lx, ly, lz, error, weight, products, pull)
+        _add(products, pull, kernel, ages[i] if bent else 0.0, sums)
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _add_row(row, error, weight, kernel, age, products, sums):
-    """Add one residual: its derivatives by the pose are ``row``, by the twist ``age * row``."""
-    place = 0
-    for a in range(6):
-        scaled = weight * row[a]
-        sums[_GRADIENT + a] += kernel * scaled * error
-        for b in range(a, 6):
-            products[place] = scaled * row[b]
-            place += 1
+def _along(nx, ny, nz, lx, ly, lz, error, weight, products, pull):
+    """Write what one distance along a unit vector adds: Hessian's upper triangle and gradient.
+
+    By the pose it changes as its row [n, l x n] says, with the lever l from the pose to the point.
+    """
+    ax, ay, az = ly * nz - lz * ny, lz * nx - lx * nz, lx * ny - ly * nx
+    wx, wy, wz = weight * nx, weight * ny, weight * nz
+    vx, vy, vz = weight * ax, weight * ay, weight * az
+    products[0], products[1], products[2] = wx * nx, wx * ny, wx * nz
+    products[3], products[4], products[5] = wx * ax, wx * ay, wx * az
+    products[6], products[7] = wy * ny, wy * nz
+    products[8], products[9], products[10] = wy * ax, wy * ay, wy * az
+    products[11] = wz * nz
+    products[12], products[13], products[14] = wz * ax, wz * ay, wz * az
+    products[15], products[16], products[17] = vx * ax, vx * ay, vx * az
+    products[18], products[19], products[20] = vy * ay, vy * az, vz * az
+    pull[0], pull[1], pull[2] = wx * error, wy * error, wz * error
+    pull[3], pull[4], pull[5] = vx * error, vy * error, vz * error
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _across(dx, dy, dz, lx, ly, lz, x, y, z, weight, products, pull):
+    """Write what a vector adds, without its part along d (a unit vector, or zero for all of it).
+
+    Three rows at once: with M = w (I - d d') and L = [l]x they sum to [M, M L'; L M, L M L'].
+    """
+    xx, xy, xz = weight * (1.0 - dx * dx), -weight * dx * dy, -weight * dx * dz
+    yy, yz, zz = weight * (1.0 - dy * dy), -weight * dy * dz, weight * (1.0 - dz * dz)
+    # The rows of L M.
+    ax, ay, az = ly * xz - lz * xy, ly * yz - lz * yy, ly * zz - lz * yz
+    bx, by, bz = lz * xx - lx * xz, lz * xy - lx * yz, lz * xz - lx * zz
+    cx, cy, cz = lx * xy - ly * xx, lx * yy - ly * xy, lx * yz - ly * xz
+    products[0], products[1], products[2] = xx, xy, xz
+    products[3], products[4], products[5] = ax, bx, cx
+    products[6], products[7] = yy, yz
+    products[8], products[9], products[10] = ay, by, cy
+    products[11] = zz
+    products[12], products[13], products[14] = az, bz, cz
+    products[15] = ly * az - lz * ay
+    products[16] = lz * ax - lx * az
+    products[17] = lx * ay - ly * ax
+    products[18] = lz * bx - lx * bz
+    products[19] = lx * by - ly * bx
+    products[20] = lx * cy - ly * cx
+    px, py, pz = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
+    pull[0], pull[1], pull[2] = px, py, pz
+    pull[3], pull[4], pull[5] = ly * pz - lz * py, lz * px - lx * pz, lx * py - ly * px
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _add(products, pull, kernel, age, sums):
+    """Add one match; by the twist its residual changes ``age`` times as much as by the pose."""
     for k in range(21):
         sums[_GEOMETRY + k] += products[k]
-        products[k] *= kernel
-        sums[_HESSIAN + k] += products[k]
+        sums[_HESSIAN + k] += kernel * products[k]
+    for k in range(6):
+        sums[_GRADIENT + k] += kernel * pull[k]
     # Scans without times have no second half.
     if age != 0.0:
-        for a in range(6):
-            sums[_AGED_GRADIENT + a] += age * kernel * weight * row[a] * error
         for k in range(21):
-            sums[_AGED + k] += age * products[k]
-            sums[_TWICE_AGED + k] += age * age * products[k]
+            sums[_AGED + k] += age * kernel * products[k]
+            sums[_TWICE_AGED + k] += age * age * kernel * products[k]
+        for k in range(6):
+            sums[_AGED_GRADIENT + k] += age * kernel * pull[k]

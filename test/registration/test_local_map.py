@@ -100,8 +100,8 @@ def test_nearest_mean_equals_brute_force(radius):
     rng = np.random.default_rng(5)
     local = LocalMap(VOXEL, 100.0, 10_000, np.array([7.0, -3.0, 90.0]), threads=Threads(2))
     queries = rng.uniform(-6, 6, (3000, 3))
-    indices = np.empty(3000, np.int64)
-    for _ in range(2):  # also once it has grown
+    indices = np.full(3000, -1, np.int64)
+    for _ in range(2):  # also once it has grown, from the former matches
         local.add(rng.normal(0.0, 2.0, (1500, 3)) + local.origin, local.origin)
         local.nearest(queries, radius, indices)
         distances = np.linalg.norm(local.means[None] - queries[:, None], axis=2)
