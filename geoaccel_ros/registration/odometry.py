@@ -233,7 +233,7 @@ class Odometry:
         for dtype in (np.float32, np.float64):
             room = _room().astype(dtype)
             times = np.linspace(0.0, 0.1, len(room))
-            for scan in range(2 + _FEWEST_PREDICTIONS):
+            for scan in range(3 + _FEWEST_PREDICTIONS):
                 self.register(room, times, 0.1 * scan)
             self.reset()
 
