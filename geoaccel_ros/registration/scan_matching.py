@@ -26,7 +26,14 @@ _GRADIENT, _AGED_GRADIENT = 63, 69
 _INLIERS, _OUTLIERS, _SQUARES = 75, 76, 77
 _GEOMETRY = 78
 LENGTH = 99
-_UPPER = np.triu_indices(6)
+# Where each element of a symmetric (6, 6) matrix lies in its upper triangle, row by row, and each
+# of the equations' matrices among the sums.
+_PLACES = np.zeros((6, 6), np.int64)
+_PLACES[np.triu_indices(6)] = _PLACES.T[np.triu_indices(6)] = np.arange(21)
+_HESSIAN_PLACES = np.block(
+    [[_PLACES + _HESSIAN, _PLACES + _AGED], [_PLACES + _AGED, _PLACES + _TWICE_AGED]]
+)
+_GEOMETRY_PLACES = _PLACES + _GEOMETRY
 
 
 @dataclass(frozen=True)
@@ -175,25 +182,17 @@ class ScanMatcher:
 
 
 def equations_of(sums: np.ndarray, deviation: float) -> NormalEquations:
-    hessian, gradient = np.empty((12, 12)), np.empty(12)
-    hessian[:6, :6] = _symmetric(sums[_HESSIAN : _HESSIAN + 21])
-    hessian[:6, 6:] = hessian[6:, :6] = _symmetric(sums[_AGED : _AGED + 21])
-    hessian[6:, 6:] = _symmetric(sums[_TWICE_AGED : _TWICE_AGED + 21])
-    geometry = _symmetric(sums[_GEOMETRY : _GEOMETRY + 21])
-    gradient[:6] = sums[_GRADIENT : _GRADIENT + 6]
-    gradient[6:] = sums[_AGED_GRADIENT : _AGED_GRADIENT + 6]
+    """Return what a row of sums (LENGTH,) and the residuals' deviation in metres say."""
     inliers, outliers = int(sums[_INLIERS]), int(sums[_OUTLIERS])
-    overlap = inliers / max(inliers + outliers, 1)
-    rmse = float(np.sqrt(sums[_SQUARES] / inliers)) if inliers else np.nan
-    return NormalEquations(hessian, gradient, geometry, inliers, overlap, rmse, deviation)
-
-
-def _symmetric(upper: np.ndarray) -> np.ndarray:
-    """Return the matrix (6, 6) whose upper triangle is given row by row, (21,)."""
-    matrix = np.empty((6, 6))
-    matrix[_UPPER] = upper
-    matrix.T[_UPPER] = upper
-    return matrix
+    return NormalEquations(
+        sums[_HESSIAN_PLACES],
+        sums[_GRADIENT : _GRADIENT + 12].copy(),
+        sums[_GEOMETRY_PLACES],
+        inliers,
+        inliers / max(inliers + outliers, 1),
+        float(np.sqrt(sums[_SQUARES] / inliers)) if inliers else np.nan,
+        deviation,
+    )
 
 
 @njit(nogil=True, cache=True)
