@@ -92,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         _write_config(output / "config.yaml", config, run)
         draw_trajectory(output / "trajectory.png", estimate.poses, run.surroundings, comparison)
     _report(args, _result(config, recording, run, comparison))
+    if run.broke_off:
+        raise UserError(f"{run.broke_off}: the poses so far are told")
     return 0
 
 
@@ -179,6 +181,8 @@ def _result(
         "threads": config.threads,
         "voxel_m": run.odometry.voxel,
     }
+    if run.broke_off:
+        result["broke_off"] = run.broke_off
     if isinstance(recording, Bag):
         result["topic"] = recording.topic
     if comparison is not None:

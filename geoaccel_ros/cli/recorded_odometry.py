@@ -1,10 +1,10 @@
 """Odometry on a recording: every cloud of it, in its order, as the node does it without loss."""
 
 import csv
+import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +110,8 @@ class RecordedOdometry:
         Clouds whose times were missing or of no use.
     surroundings : Surroundings or None
         What was seen; None before the first pose.
+    broke_off : str
+        Why the run ended before the last cloud; empty if it did not.
     """
 
     def __init__(self, config: RecordedOdometryConfig, recording: Bag | ScanFolder):
@@ -124,31 +126,37 @@ class RecordedOdometry:
         self.point_times: PointTimes | None = None
         self.without_times = 0
         self.surroundings: Surroundings | None = None
+        self.broke_off = ""
         self._poses: list[np.ndarray] = []
         self._estimated: list[int] = []
         self._complaints: list[str] = []
         self._told = 0
 
     def run(self, clouds: int, quiet: bool) -> None:
-        """Register the first ``clouds`` clouds.
+        """Register the first ``clouds`` clouds, or those before the recording breaks off.
 
         Raises
         ------
         UserError
-            If the recording breaks off, or none of its clouds leads to a pose.
+            If none of the clouds leads to a pose.
         """
         progress = tqdm(
-            self._clouds(clouds),
+            itertools.islice(self._recording.clouds(), clouds),
             total=clouds,
             unit="scan",
             disable=quiet or not sys.stderr.isatty(),
         )
-        for cloud in progress:
-            self._take(cloud)
-            self._tell()
+        try:
+            for cloud in progress:
+                self._take(cloud)
+                self._tell()
+        except RecordingError as error:
+            self.broke_off = f"{error} (after {len(self.rows)} clouds)"
+        except KeyboardInterrupt:
+            self.broke_off = f"interrupted after {len(self.rows)} of {clouds} clouds"
         if not self._estimated:
-            reason = self._complaints[0] if self._complaints else "there are none"
-            raise UserError(f"no cloud that can be used: {reason}")
+            complaint = self._complaints[0] if self._complaints else "there are none"
+            raise UserError(self.broke_off or f"no cloud that can be used: {complaint}")
         more = len(self._complaints) - self._told
         if more:
             print(f"{more} more complaints", file=sys.stderr)
@@ -182,15 +190,6 @@ class RecordedOdometry:
                     )
         except OSError as error:
             raise UserError(f"cannot write '{file}': {error.strerror}") from None
-
-    def _clouds(self, number: int) -> Iterator[RecordedCloud]:
-        try:
-            for index, cloud in enumerate(self._recording.clouds()):
-                if index == number:
-                    return
-                yield cloud
-        except RecordingError as error:
-            raise UserError(f"{error} (after {len(self.rows)} clouds)") from None
 
     def _take(self, cloud: RecordedCloud) -> None:
         if cloud.points is None:

@@ -22,7 +22,7 @@ from geoaccel_ros.pointcloud.files import write_points
 from geoaccel_ros.pointcloud.layout import packed_dtype
 from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.frames import FramesConfig, clean_frame, pose_matrix
+from geoaccel_ros.registration.frames import FramesConfig, clean_frame
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
 from geoaccel_ros.ros import diagnostics, priors, qos
 from geoaccel_ros.ros.clouds import MALFORMED, NO_TIMES, NO_TRANSFORM, CloudReader
@@ -55,11 +55,6 @@ class LidarOdometryConfig(NodeConfig, FramesConfig, PointTimesConfig, PriorConfi
         "Register every cloud in its order, for bags; false: the newest cloud alone when several "
         "wait, so that the pose is never late.",
     )
-    initial_pose: tuple[float, ...] = parameter(
-        (),
-        "Pose of base_frame in odom_frame at start and after ~/reset, x y z [m] roll pitch yaw "
-        "[rad]; empty: the origin.",
-    )
     publish_tf: bool = parameter(True, "Publish odom_frame -> base_frame on /tf.")
     invert_tf: bool = parameter(
         False, "Publish base_frame -> odom_frame instead, where base_frame has another parent."
@@ -90,12 +85,9 @@ class LidarOdometry(ManagedNode):
         )  # fmt: skip
         self.latencies = {"odometry": Latency()}
         self._condition = Status(message="no cloud yet")
-        T_initial = pose_matrix("initial_pose", config.initial_pose, "for the origin")
-        self._T_initial = np.eye(4) if T_initial is None else T_initial
         # Map, motion and path, and what is published of them: one cloud or one reset at a time.
         self._lock = threading.Lock()
         self._odometry = Odometry(config.subset(OdometryConfig))
-        self._odometry.reset(self._T_initial)
         self.get_logger().info(f"{self._odometry.backend} ({self._odometry.backend_reason})")
         self._path = deque(maxlen=config.path_length)
         self._path_published = -math.inf
@@ -276,16 +268,17 @@ class LidarOdometry(ManagedNode):
         self._restart(T_odom_base)
 
     def _on_reset(self, _request, response):
-        self._restart(self._T_initial)
+        self._restart(None)
         response.success, response.message = True, "map and pose forgotten"
         return response
 
-    def _restart(self, T_odom_base: np.ndarray) -> None:
+    def _restart(self, T_odom_base: np.ndarray | None) -> None:
         with self._lock:
             self._odometry.reset(T_odom_base)
             self._path.clear()
             self.counters.count("restarts")
             self._condition = Status(message="restarted, no cloud since")
+            T_odom_base = self._odometry.T_initial
         x, y = T_odom_base[:2, 3]
         heading = math.degrees(yaw(T_odom_base))
         self.get_logger().info(f"restarted at x {x:.2f} m, y {y:.2f} m, yaw {heading:.1f} degrees")

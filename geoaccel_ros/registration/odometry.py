@@ -12,12 +12,13 @@ import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.degeneracy import unobserved, without
+from geoaccel_ros.registration.frames import pose_matrix
 from geoaccel_ros.registration.motion import Motion
 from geoaccel_ros.registration.odometry_engines import Engine, choose_engine
 from geoaccel_ros.registration.priors import MotionPrior
 from geoaccel_ros.registration.scan_matching import NormalEquations
 from geoaccel_ros.registration.sweep import Sweep
+from geoaccel_ros.registration.update import constrained_step
 
 # The farthest match in voxels, unless given: a scan that starts at 15 m/s lies 1.5 m off, two
 # voxels of a street; a hand that turns by 13 degrees between two scans moves a room's walls four.
@@ -103,6 +104,11 @@ class OdometryConfig(Configuration):
         False,
         "Move in the plane alone (x, y, yaw) and see upright surfaces alone: for 2D lidars",
     )
+    initial_pose: tuple[float, ...] = parameter(
+        (),
+        "Pose of the base at start and after a reset, x y z [m] roll pitch yaw [rad]; empty: the "
+        "origin",
+    )
     min_overlap: float = parameter(
         0.5,
         "Least share of a scan's points that must lie on the local map; below it the scan failed",
@@ -128,6 +134,7 @@ class OdometryConfig(Configuration):
                 f"parameter 'min_range' is {self.min_range:g}, must be less than 'max_range' "
                 f"({self.max_range:g})"
             )
+        pose_matrix("initial_pose", self.initial_pose, "for the origin")
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,8 @@ class Odometry:
     voxel, max_dist : float or None
         Edge of the local map's voxels and the farthest match, metres; None until they follow from
         the first scan.
+    T_initial : ndarray (4, 4)
+        Where the next map begins, or the present one began.
     prior : MotionPrior or None
         What another sensor tells of the motion between scans; None: constant velocity.
 
@@ -223,7 +232,6 @@ class Odometry:
         self.config = config
         self.prior: MotionPrior | None = None
         self._moving = _PLANAR if config.planar else _SPATIAL
-        self._moving_with_rates = np.concatenate([self._moving, self._moving + 6])
         self._engine: Engine = choose_engine(config)
         self.reset()
         self._warm_up()
@@ -246,8 +254,13 @@ class Odometry:
         return self._engine.reason
 
     def reset(self, T_odom_base: np.ndarray | None = None) -> None:
-        """Forget map and motion; the next scan seeds the map at ``T_odom_base`` (identity)."""
-        self._T_initial = np.eye(4) if T_odom_base is None else np.array(T_odom_base, np.float64)
+        """Forget map and motion; the next scan seeds the map at ``T_odom_base``.
+
+        None: at the configuration's ``initial_pose``.
+        """
+        if T_odom_base is None:
+            T_odom_base = pose_matrix("initial_pose", self.config.initial_pose, "for the origin")
+        self.T_initial = np.eye(4) if T_odom_base is None else np.array(T_odom_base, np.float64)
         self._restart()
 
     def local_map(self) -> np.ndarray:
@@ -320,13 +333,13 @@ class Odometry:
         self._motion: Motion | None = None
         # The first sweep, until the motion during it is known.
         self._first: Sweep | None = None
-        self._T_last_mapped = self._T_initial
+        self._T_last_mapped = self.T_initial
         # Stamp of the last pose.
         self._ended = -np.inf
         self._distrust_predictions()
 
     def _seed(self, sweep: Sweep, stamp: float, reason: str) -> OdometryResult:
-        self._motion = Motion.unknown(stamp + sweep.middle, self._T_initial)
+        self._motion = Motion.unknown(stamp + sweep.middle, self.T_initial)
         self._first = sweep
         self._distrust_predictions()
         self._plant(np.zeros(6))
@@ -339,9 +352,9 @@ class Odometry:
         The sweep's end is at the initial pose, as the result of that scan said.
         """
         to_end = self._first.end - self._first.middle
-        T_odom_base = self._T_initial @ se3.exp(-to_end * twist)
+        T_odom_base = self.T_initial @ se3.exp(-to_end * twist)
         self._motion = replace(self._motion, T_odom_base=T_odom_base, twist=twist)
-        self._map = self._engine.local_map(self.voxel, self._T_initial[:3, 3])
+        self._map = self._engine.local_map(self.voxel, self.T_initial[:3, 3])
         self._add_to_map(self._first)
 
     def _track(self, sweep: Sweep, stamp: float) -> OdometryResult:
@@ -367,9 +380,10 @@ class Odometry:
         if self._first is None:
             self._learn(attempt.motion.minus(predicted), sweep.reach)
         self._motion, self._first = attempt.motion, None
+        # Before the map takes the scan: a GPU does that while the result is on its way.
+        points = sweep.matched_at_end(self._motion.twist)
         if self._has_moved():
             self._add_to_map(sweep)
-        points = sweep.matched_at_end(self._motion.twist)
         return self._result("registered", "", stamp, sweep, points, attempt)
 
     def _has_moved(self) -> bool:
@@ -420,9 +434,8 @@ class Odometry:
 
         Iterated Kalman update, equal to Gauss-Newton on both terms (Bell and Cathey, 1993).
         """
-        moving = np.ix_(self._moving_with_rates, self._moving_with_rates)
-        geometry = np.ix_(self._moving, self._moving)
-        scale = np.repeat([1.0, 1.0 / max(sweep.reach, 1e-3)], 3)[self._moving]
+        rates = np.concatenate([self._moving, self._moving + 6])
+        moving = np.ix_(rates, rates)
         prior = np.linalg.inv(predicted.covariance[moving])
         # A map of one scan is bent by the motion during it, and a scan bent alike fits it best:
         # until that is mended the twist must come from the motion between the two alone.
@@ -433,26 +446,24 @@ class Odometry:
             _ON_PLANE * self.voxel,
             min(_LEAST_DEVIATION, _LEAST_DEVIATION_VOXELS * self.voxel),
         )
-        motion, shift, step = predicted, np.inf, np.zeros(12)
+        motion, shift = predicted, np.inf
         for _ in range(self.config.max_iterations):
             search = shift > _REMATCH * self.voxel
             equations = matcher.linearise(
                 motion.T_odom_base, motion.twist, radius if search else None, bent
             )
             shift = 0.0 if search else shift
-            information = equations.hessian[moving] / equations.deviation**2
-            gradient = equations.gradient[self._moving_with_rates] / equations.deviation**2
-            directions = unobserved(equations.geometry[geometry], scale, _UNOBSERVED)
-            if len(directions):
-                observed = _twice(without(directions, scale))
-                information = observed.T @ information @ observed
-                gradient = observed.T @ gradient
-            information += prior
-            gradient += prior @ motion.minus(predicted)[self._moving_with_rates]
-            update = -np.linalg.solve(information, gradient)
-            # Nor does what is observed drag the rest along: the prediction's errors may seem to go
-            # together by chance where they are large.
-            step[self._moving_with_rates] = observed @ update if len(directions) else update
+            variance = equations.deviation**2
+            step, information, degenerate = constrained_step(
+                equations.hessian / variance,
+                equations.gradient / variance,
+                equations.geometry,
+                prior,
+                motion.minus(predicted),
+                sweep.reach,
+                self._moving,
+                _UNOBSERVED,
+            )
             motion = motion.corrected(step)
             shift += float(np.linalg.norm(step[:3]) + sweep.reach * np.linalg.norm(step[3:6]))
             if np.max(np.abs(step[:6])) < _STEP:
@@ -460,11 +471,8 @@ class Odometry:
         covariance = np.zeros((12, 12))
         covariance[moving] = np.linalg.inv(information)
         motion = replace(motion, covariance=covariance)
-        degenerate = np.zeros((len(directions), 6))
-        degenerate[:, self._moving] = directions * scale
-        degenerate /= np.linalg.norm(degenerate, axis=1, keepdims=True)
         if len(degenerate):
-            motion = _standing(motion, directions, scale, self._moving)
+            motion = _standing(motion, degenerate, sweep.reach)
         return _Attempt(motion, equations, degenerate, self._judge(equations, step[:6]))
 
     def _judge(self, equations: NormalEquations, step: np.ndarray) -> str:
@@ -521,7 +529,7 @@ class Odometry:
     ) -> OdometryResult:
         """Return the prediction as a result; the motion stays the last measured one."""
         end = stamp + sweep.end
-        last = self._motion or Motion.unknown(end, self._T_initial)
+        last = self._motion or Motion.unknown(end, self.T_initial)
         motion = last if end <= last.stamp else self._predict(last, end)
         points = np.empty((0, 3)) if attempt is None else sweep.matched_at_end(motion.twist)
         return OdometryResult(
@@ -550,18 +558,17 @@ def _quality(attempt: _Attempt | None) -> dict:
     }
 
 
-def _standing(
-    motion: Motion, directions: np.ndarray, scale: np.ndarray, moving: np.ndarray
-) -> Motion:
+def _standing(motion: Motion, degenerate: np.ndarray, reach: float) -> Motion:
     """Stop the motion along directions that nothing observes where it stands in all others."""
     axes = _twice(motion.T_odom_base[:3, :3])
-    velocity = (axes @ motion.twist)[moving]
-    along = (scale[:, None] * directions.T) @ (directions @ (velocity / scale))
-    if np.linalg.norm((velocity - along) / scale) > _REST or np.linalg.norm(along / scale) > _REST:
+    # Rotations as displacements, in which the directions are orthogonal.
+    scale = np.repeat([1.0, max(reach, 1e-3)], 3)
+    velocity, directions = scale * (axes @ motion.twist), degenerate * scale
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    along = directions.T @ (directions @ velocity)
+    if np.linalg.norm(velocity - along) > _REST or np.linalg.norm(along) > _REST:
         return motion
-    stopped = np.zeros(6)
-    stopped[moving] = velocity - along
-    return replace(motion, twist=axes.T @ stopped)
+    return replace(motion, twist=axes.T @ ((velocity - along) / scale))
 
 
 def _twice(matrix: np.ndarray) -> np.ndarray:

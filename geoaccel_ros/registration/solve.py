@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoaccel_ros.registration import degeneracy, se3
+from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.residuals import (
     COUNT,
     CROSS,
@@ -99,10 +99,12 @@ def _point_to_point(row: np.ndarray) -> Fit:
 
 
 def _gauss_newton(pose: np.ndarray, row: np.ndarray, share: float) -> Fit:
-    """A step in the directions that are observed; none in the others."""
-    hessian, gradient, scale = row[_SURFACE_HESSIAN], row[GRADIENT : GRADIENT + 6], _scale(row)
-    values, axes = degeneracy.observed(hessian, scale, share)
-    step = -scale * (axes @ (axes.T @ (scale * gradient) / values))
+    """A step in the directions that are observed; none in the others (Zhang et al., ICRA 2016)."""
+    hessian, gradient = row[_SURFACE_HESSIAN], row[GRADIENT : GRADIENT + 6]
+    scale, values, vectors = _spectrum(hessian, row)
+    observed = (values >= share * values[-1]) & (values > 0.0)
+    axes = vectors[:, observed]
+    step = -scale * (axes @ (axes.T @ (scale * gradient) / values[observed]))
     error = row[ERROR] + 2.0 * gradient @ step + step @ hessian @ step
     return Fit(se3.perturbed(pose, step), max(0.0, float(error / row[WEIGHTS])))
 
@@ -132,12 +134,13 @@ def unobserved(method: str, hessian: np.ndarray, row: np.ndarray) -> np.ndarray:
     Unit vectors of a step as in :func:`hessian_of`, rotations counted in radii of the cloud, so
     that neither the unit of length nor the size of the cloud decides.
     """
-    scale = _scale(row)
-    directions = degeneracy.unobserved(hessian, scale, _DEGENERATE[method]) * scale
+    scale, values, vectors = _spectrum(hessian, row)
+    directions = (vectors[:, values < _DEGENERATE[method] * values[-1]] * scale[:, None]).T
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
-def _scale(row: np.ndarray) -> np.ndarray:
-    """Return the scale (6,) of a step in which rotations are counted in radii of the cloud."""
+def _spectrum(hessian: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scale (6,) applied first, the eigenvalues, ascending, and the eigenvectors."""
     square = row[LEVERS] / row[COUNT]
-    return np.repeat([1.0, 1.0 / np.sqrt(square) if square > 0.0 else 1.0], 3)
+    scale = np.repeat([1.0, 1.0 / np.sqrt(square) if square > 0.0 else 1.0], 3)
+    return scale, *np.linalg.eigh(hessian * np.outer(scale, scale))

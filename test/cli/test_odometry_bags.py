@@ -1,6 +1,7 @@
 """geoaccel odometry on bags: the same poses as from files, mounts, and clouds that are bad."""
 
 import csv
+import json
 import subprocess
 import sys
 
@@ -212,6 +213,41 @@ def test_the_configuration_used_is_written_for_the_command_and_the_node(tmp_path
 
     node = LidarOdometryConfig.from_mapping(values)
     assert (node.max_range, node.voxel, node.time_reference) == (60.0, 0.7, "last")
+
+
+def test_what_came_before_a_bag_breaks_off_is_written(tmp_path, capsys, from_files):
+    with WrittenBag(tmp_path, "ros1") as bag:
+        for k in range(FRAMES):
+            bag.cloud(scan(k), stamp(k))
+    # The index at the end is whole, so that the bag opens.
+    size = bag.path.stat().st_size
+    with bag.path.open("r+b") as file:
+        file.seek(6 * size // 10)
+        file.write(b"\xff" * (size // 5))
+    out = tmp_path / "out"
+    status = main(["odometry", str(bag.path), "--output", str(out), "--json", "-"])
+    told = capsys.readouterr()
+    assert status == 1 and told.err.count("\n") == 1 and "the poses so far are told" in told.err
+    result = json.loads(told.out)
+    assert (
+        1 <= result["frames"] < FRAMES and f"after {result['frames']} clouds" in result["broke_off"]
+    )
+    found = poses_in(out)
+    assert np.array_equal(found, poses_in(from_files)[: len(found)]) and len(found)
+
+
+def test_poses_begin_where_the_configuration_says(tmp_path, capsys, from_files):
+    with WrittenBag(tmp_path, "ros1") as bag:
+        for k in range(3):
+            bag.cloud(scan(k), stamp(k))
+    start = (512_700.0, 5_403_548.0, 300.0, 0.0, 0.0, 1.0)
+    option = "--initial-pose=" + ",".join(map(str, start))
+    result_of(capsys, "odometry", bag.path, option, "--output", tmp_path / "out")
+    # Millimetres differ, for the map's voxels lie otherwise.
+    expected = mount_matrix(start)[:3, :3] @ poses_in(from_files)[:3, :, 3:]
+    np.testing.assert_allclose(
+        poses_in(tmp_path / "out")[:, :, 3:], expected + np.array(start[:3])[:, None], atol=5e-3
+    )
 
 
 def test_only_so_many_clouds(tmp_path, capsys, from_files):
