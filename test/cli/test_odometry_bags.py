@@ -232,7 +232,8 @@ def test_what_came_before_a_bag_breaks_off_is_written(tmp_path, capsys, from_fil
     assert (
         1 <= result["frames"] < FRAMES and f"after {result['frames']} clouds" in result["broke_off"]
     )
-    found = poses_in(out)
+    # The last cloud may have lost points to it.
+    found = poses_in(out)[:-1]
     assert np.array_equal(found, poses_in(from_files)[: len(found)]) and len(found)
 
 
