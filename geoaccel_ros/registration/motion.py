@@ -19,6 +19,9 @@ _FIRST_DEVIATIONS = np.array([1e-3] * 6 + [10.0] * 3 + [3.0] * 3)
 _LONGEST_PREDICTION = 1.0
 # By then hardly anything is known; more would only make the matrices ill-conditioned.
 _LONGEST_GROWTH = 10.0
+# Nor is more than this to be unknown, however long a direction goes unobserved: metres, radians,
+# metres and radians a second.
+_LARGEST_DEVIATIONS = np.array([100.0] * 3 + [np.pi] * 3 + [10.0] * 3 + [3.0] * 3)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,10 @@ class Motion:
         covariance[:6, 6:] += (axes * cross_part) @ axes.T
         covariance[6:, :6] += (axes * cross_part) @ axes.T
         covariance[6:, 6:] += (axes * twist_part) @ axes.T
-        return Motion(stamp, T_odom_base, own, covariance)
+        # All of a row and a column by the same factor: what remains is a covariance.
+        deviations = np.sqrt(np.diag(covariance))
+        shrink = np.minimum(1.0, _LARGEST_DEVIATIONS / np.maximum(deviations, 1e-9))
+        return Motion(stamp, T_odom_base, own, covariance * np.outer(shrink, shrink))
 
     def corrected(self, step: np.ndarray) -> "Motion":
         """Return the motion after a step (12,) in the order of the covariance; that stays."""

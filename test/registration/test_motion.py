@@ -43,3 +43,20 @@ def test_minus_undoes_corrected():
     np.testing.assert_allclose(difference[:6], step[:6], atol=1e-12)
     # The twist's axes are those of the pose: they turned by the step, 0.1 rad of a 0.1 change.
     np.testing.assert_allclose(difference[6:], step[6:], atol=0.03)
+
+
+def test_what_goes_unobserved_for_hours_stays_a_covariance():
+    """Ten hours along a wall: all but x and its rate is measured at every scan."""
+    motion = Motion(0.0, np.eye(4), np.zeros(6), 1e-4 * np.eye(12))
+    measured = np.delete(np.arange(12), [0, 6])
+    for scan in range(1, 360_001, 90):
+        motion = motion.at(0.1 * scan)
+        information = np.linalg.inv(motion.covariance)
+        information[measured, measured] += 1e5
+        covariance = np.linalg.inv(information)
+        motion = Motion(motion.stamp, motion.T_odom_base, motion.twist, covariance)
+    assert np.linalg.eigvalsh(covariance).min() > 0.0
+    np.testing.assert_allclose(covariance, covariance.T, atol=1e-6)
+    # Of x hardly anything is known, and of the rest as much as ever.
+    assert 50.0 < np.sqrt(covariance[0, 0]) <= 100.0
+    assert np.sqrt(np.diag(covariance)[[1, 2, 3, 4, 5]]).max() < 0.01
