@@ -59,7 +59,7 @@ class CpuEngine:
 
     def thin(self, xyz: np.ndarray, times: np.ndarray | None, voxel: float) -> Sweep:
         config = self._config
-        return thin(xyz, times, voxel, config.min_range, config.max_range, self._threads)
+        return thin(xyz, times, voxel, config.min_range, config.max_range)
 
     def local_map(self, voxel: float, origin: np.ndarray) -> LocalMap:
         config = self._config

@@ -8,10 +8,6 @@ from numba import njit
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration.outliers import radius_filter, statistical_filter
 from geoaccel_ros.registration.voxels import EMPTY, home_slot, table_size, voxel_key
-from geoaccel_ros.threads import Threads
-
-# Points that are worth a thread's start.
-_SHARE = 16_384
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,6 @@ def voxel_filter(
     voxel: float,
     min_range: float = 0.0,
     max_range: float = np.inf,
-    threads: Threads | None = None,
 ) -> np.ndarray:
     """Return the indices of the points to keep: in range, finite, the first one of each voxel.
 
@@ -138,24 +133,13 @@ def voxel_filter(
         Masked as by :func:`range_filter`.
     voxel : float
         Edge of the cubic voxels in metres, on a grid fixed to the frame's origin.
-    threads : Threads, optional
-        Each takes the voxels of a part of the keys.
 
     Returns
     -------
     ndarray (M,) of int64, increasing
     """
-    xyz = _as_compiled(xyz)
-    threads = threads or Threads(1)
-    parts = max(1, min(threads.count, len(xyz) // _SHARE))
-    # Keys may all fall to one part: each has room for all.
-    tables = np.empty((parts, table_size(len(xyz))), np.int64)
-    kept = np.zeros(len(xyz), np.bool_)
-    bounds = 1.0 / voxel, min_range**2, max_range**2
-    threads.run(
-        [(_voxel_filter, part, parts, xyz, *bounds, tables[part], kept) for part in range(parts)]
-    )
-    return np.flatnonzero(kept)
+    table = np.empty(table_size(len(xyz)), np.int64)
+    return _voxel_filter(_as_compiled(xyz), 1.0 / voxel, min_range**2, max_range**2, table)
 
 
 def _as_compiled(xyz: np.ndarray) -> np.ndarray:
@@ -184,8 +168,10 @@ def _range_filter(xyz, min_square, max_square):
 
 
 @njit(nogil=True, cache=True)
-def _voxel_filter(part, parts, xyz, inverse_voxel, min_square, max_square, table, kept):
+def _voxel_filter(xyz, inverse_voxel, min_square, max_square, table):
     table[:] = EMPTY
+    kept = np.empty(len(xyz), np.int64)
+    count = 0
     mask = len(table) - 1
     previous = EMPTY
     for i in range(len(xyz)):
@@ -198,11 +184,10 @@ def _voxel_filter(part, parts, xyz, inverse_voxel, min_square, max_square, table
             continue
         previous = key
         slot = home_slot(key, mask)
-        # By the slot's highest bits: neighbours in space go to all parts alike.
-        if (slot * parts) // len(table) != part:
-            continue
         while table[slot] != EMPTY and table[slot] != key:
             slot = (slot + 1) & mask
         if table[slot] == EMPTY:
             table[slot] = key
-            kept[i] = True
+            kept[count] = i
+            count += 1
+    return kept[:count]

@@ -60,12 +60,7 @@ class Sweep:
 
 
 def thin(
-    xyz: np.ndarray,
-    times: np.ndarray | None,
-    voxel: float,
-    min_range: float,
-    max_range: float,
-    threads: Threads,
+    xyz: np.ndarray, times: np.ndarray | None, voxel: float, min_range: float, max_range: float
 ) -> Sweep:
     """Thin a sweep by the edge of the local map's voxels.
 
@@ -77,16 +72,15 @@ def thin(
         Relative to the header's stamp. Taken as None where the time of a point in use is not
         finite.
     voxel, min_range, max_range : float, metres
-    threads : Threads
     """
-    kept = voxel_filter(xyz, MAP_POINTS_VOXEL * voxel, min_range, max_range, threads)
+    kept = voxel_filter(xyz, MAP_POINTS_VOXEL * voxel, min_range, max_range)
     points = np.ascontiguousarray(xyz[kept], np.float64)
     offsets = np.zeros(len(points))
     if times is not None:
         offsets = np.asarray(times, np.float64)[kept]
         if not np.all(np.isfinite(offsets)):
             offsets = np.zeros(len(points))
-    matched = voxel_filter(points, MATCHED_POINTS_VOXEL * voxel, threads=threads)
+    matched = voxel_filter(points, MATCHED_POINTS_VOXEL * voxel)
     if not len(points):
         return Sweep(points, offsets, matched, 0.0, 0.0, 0.0)
     middle, end = float(np.mean(offsets)), float(np.max(offsets))
