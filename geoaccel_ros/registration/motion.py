@@ -16,7 +16,7 @@ _ACCELERATIONS = np.array([3.0] * 3 + [10.0] * 3)
 _FIRST_DEVIATIONS = np.array([1e-3] * 6 + [10.0] * 3 + [3.0] * 3)
 # Velocities older than this many seconds say nothing of the present one: from there on the
 # prediction stands still.
-_LONGEST_PREDICTION = 1.0
+LONGEST_PREDICTION = 1.0
 # By then hardly anything is known; more would only make the matrices ill-conditioned.
 _LONGEST_GROWTH = 10.0
 # Nor is more than this to be unknown, however long a direction goes unobserved: metres, radians,
@@ -64,9 +64,9 @@ class Motion:
         elapsed = stamp - self.stamp
         deviations = np.full(6, np.inf) if measured is None else measured.deviations
         told = np.isfinite(deviations)
-        coasting = elapsed <= _LONGEST_PREDICTION
+        coasting = elapsed <= LONGEST_PREDICTION
         own = self.twist if coasting else np.zeros(6)
-        travelled = self.twist * min(elapsed, _LONGEST_PREDICTION)
+        travelled = self.twist * min(elapsed, LONGEST_PREDICTION)
         if measured is not None:
             own = np.where(told, measured.latest, own)
             travelled = np.where(told, measured.mean * elapsed, travelled)

@@ -13,7 +13,7 @@ import numpy as np
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.frames import pose_matrix
-from geoaccel_ros.registration.motion import Motion
+from geoaccel_ros.registration.motion import LONGEST_PREDICTION, Motion
 from geoaccel_ros.registration.odometry_engines import Engine, choose_engine
 from geoaccel_ros.registration.priors import MotionPrior
 from geoaccel_ros.registration.scan_matching import NormalEquations
@@ -29,8 +29,12 @@ _SURPRISES = 2.0
 # enough to be trusted.
 _SURPRISE_GAIN = 0.1
 _FEWEST_PREDICTIONS = 5
-# Fewer points than this in a thinned scan cannot fix six degrees of freedom safely.
+# Fewer points than this in a thinned scan cannot fix six degrees of freedom safely, nor can fewer
+# that lie on planes, or a smaller share of the map's points (a street and a bare plain have 0.12).
 _FEWEST_POINTS = 30
+_LEAST_ON_PLANES = 0.01
+# Smaller voxels than any lidar or depth camera is exact to.
+_LEAST_VOXEL = 0.01
 # The first scan is deskewed this often by the twist that the second one finds.
 _SEED_ROUNDS = 4
 # A clock that steps back by more than this was set, or the bag began anew; less is a late scan.
@@ -73,8 +77,8 @@ class OdometryConfig(Configuration):
 
     voxel: float = parameter(
         0.0,
-        "Edge of the local map's voxels; 0: 4 % of the first scan's root mean square range, more "
-        "where its points lie wide apart",
+        "Edge of the local map's voxels, 0.01 m or more; 0: 4 % of the first scan's root mean "
+        "square range, more where its points lie wide apart, 0.02 to 1.5 m",
         unit="m",
         minimum=0.0,
         maximum=10.0,
@@ -112,7 +116,7 @@ class OdometryConfig(Configuration):
     min_overlap: float = parameter(
         0.5,
         "Least share of a scan's points that must lie on the local map; below it the scan failed",
-        minimum=0.0,
+        minimum=0.05,
         maximum=1.0,
     )
     max_iterations: int = parameter(
@@ -133,6 +137,11 @@ class OdometryConfig(Configuration):
             raise ConfigurationError(
                 f"parameter 'min_range' is {self.min_range:g}, must be less than 'max_range' "
                 f"({self.max_range:g})"
+            )
+        if 0.0 < self.voxel < _LEAST_VOXEL:
+            raise ConfigurationError(
+                f"parameter 'voxel' is {self.voxel:g}, must be 0 (chosen by the first scan) or at "
+                f"least {_LEAST_VOXEL:g}"
             )
         pose_matrix("initial_pose", self.initial_pose, "for the origin")
 
@@ -284,15 +293,11 @@ class Odometry:
         Raises
         ------
         ValueError
-            If the arrays' shapes do not fit.
+            If the arrays' shapes do not fit, they do not hold real numbers, or the stamp is not
+            finite.
         """
-        xyz = np.asarray(xyz)
-        if xyz.ndim != 2 or xyz.shape[1] != 3 or (times is not None and len(times) != len(xyz)):
-            shapes = f"{xyz.shape} and {None if times is None else np.shape(times)}"
-            raise ValueError(f"points and times of shapes {shapes}, must be (N, 3) and (N,)")
-        config = self.config
-        voxel = self.voxel or self._engine.suitable_voxel(xyz)
-        sweep = self._engine.thin(xyz, times if config.deskew else None, voxel)
+        xyz, times = _checked(xyz, times, stamp)
+        sweep = self._thin(xyz, times)
         # The points fix the pose at the middle of the sweep, the twist takes it from there to the
         # end.
         middle = stamp + sweep.middle
@@ -304,19 +309,46 @@ class Odometry:
                 return self._predicted("skipped", f"{late:.3f} s late", stamp, sweep)
             restarted = f"time jumped back by {late:.3f} s: restarted"
             self._restart()
+            sweep = self._thin(xyz, times)
         if len(sweep) < _FEWEST_POINTS:
-            reason = (
-                f"{len(sweep)} usable points of {len(xyz)} (finite, {config.min_range:g} to "
-                f"{config.max_range:g} m), needs {_FEWEST_POINTS}"
-            )
-            return self._predicted("skipped", reason, stamp, sweep)
+            return self._predicted("skipped", self._too_few(len(sweep), len(xyz)), stamp, sweep)
         if self._first is not None and middle - self._motion.stamp < sweep.end - sweep.middle:
             # Of two lidars on one topic: the motion between the two would be told by noise.
             return self._predicted("skipped", "swept together with the first scan", stamp, sweep)
         if self._map is None:
-            self.voxel, self.max_dist = voxel, config.max_dist or _MAX_DIST_VOXELS * voxel
-            return self._seed(sweep, stamp, restarted or "first scan")
-        return self._track(sweep, stamp)
+            self._sure = stamp + sweep.end
+            self._seed(sweep, stamp)
+            points = sweep.matched_at_end(np.zeros(6))
+            return self._result("seeded", restarted or "first scan", stamp, sweep, points)
+        problem, attempt = self._track(sweep, stamp)
+        if problem and self._first is not None:
+            # One of the two is bad, who knows which: the newer one is the better seed.
+            problem = f"the first scan and this one do not fit ({problem}): begins with this one"
+            self._map = None
+            sweep, attempt = self._thin(xyz, times), None
+            self._seed(sweep, stamp)
+        if problem:
+            return self._predicted("failed", problem, stamp, sweep, attempt)
+        self._sure = stamp + sweep.end
+        # Before the map takes the scan: a GPU does that while the result is on its way.
+        points = sweep.matched_at_end(self._motion.twist)
+        if self._has_moved():
+            self._add_to_map(sweep)
+        return self._result("registered", "", stamp, sweep, points, attempt)
+
+    def _thin(self, xyz: np.ndarray, times: np.ndarray | None) -> Sweep:
+        """Return the sweep that a scan is, by the present voxel, or that which it suggests."""
+        if self._map is None:
+            self.voxel = self.config.voxel or self._engine.suitable_voxel(xyz)
+            self.max_dist = self.config.max_dist or _MAX_DIST_VOXELS * self.voxel
+        return self._engine.thin(xyz, times if self.config.deskew else None, self.voxel)
+
+    def _too_few(self, used: int, points: int) -> str:
+        reason = (
+            f"{used} usable points of {points} (finite, {self.config.min_range:g} to "
+            f"{self.config.max_range:g} m), needs {_FEWEST_POINTS}"
+        )
+        return reason if used or not points else f"{reason}; are they in the sensor's frame?"
 
     def _is_late(self, middle: float, end: float, sweep: Sweep) -> bool:
         """Return whether a scan belongs before the last one.
@@ -334,17 +366,15 @@ class Odometry:
         # The first sweep, until the motion during it is known.
         self._first: Sweep | None = None
         self._T_last_mapped = self.T_initial
-        # Stamp of the last pose.
-        self._ended = -np.inf
+        # Stamps of the last pose, and of the last one that was measured.
+        self._ended = self._sure = -np.inf
         self._distrust_predictions()
 
-    def _seed(self, sweep: Sweep, stamp: float, reason: str) -> OdometryResult:
+    def _seed(self, sweep: Sweep, stamp: float) -> None:
         self._motion = Motion.unknown(stamp + sweep.middle, self.T_initial)
         self._first = sweep
         self._distrust_predictions()
         self._plant(np.zeros(6))
-        points = sweep.matched_at_end(np.zeros(6))
-        return self._result("seeded", reason, stamp, sweep, points)
 
     def _plant(self, twist: np.ndarray) -> None:
         """Make the map of the first scan alone, moved with ``twist`` during its sweep.
@@ -357,7 +387,8 @@ class Odometry:
         self._map = self._engine.local_map(self.voxel, self.T_initial[:3, 3])
         self._add_to_map(self._first)
 
-    def _track(self, sweep: Sweep, stamp: float) -> OdometryResult:
+    def _track(self, sweep: Sweep, stamp: float) -> tuple[str, _Attempt]:
+        """Find the motion of a scan and take it, unless there is a problem, which is returned."""
         predicted = self._predict(self._motion, stamp + sweep.middle)
         attempt = self._search(sweep, predicted)
         if self._first is not None:
@@ -367,24 +398,13 @@ class Odometry:
                 self._plant(attempt.motion.twist)
                 planted = self._predict(self._motion, stamp + sweep.middle)
                 attempt = self._align(sweep, planted, self.max_dist)
-            if attempt.problem:
-                # One of the two is bad, who knows which: the newer one is the better seed.
-                reason = (
-                    f"the first scan and this one do not fit ({attempt.problem}): started with "
-                    "this one"
-                )
-                return self._seed(sweep, stamp, reason)
+        elif not attempt.problem:
+            self._learn(attempt.motion.minus(predicted), sweep.reach)
         if attempt.problem:
             self._distrust_predictions()
-            return self._predicted("failed", attempt.problem, stamp, sweep, attempt)
-        if self._first is None:
-            self._learn(attempt.motion.minus(predicted), sweep.reach)
-        self._motion, self._first = attempt.motion, None
-        # Before the map takes the scan: a GPU does that while the result is on its way.
-        points = sweep.matched_at_end(self._motion.twist)
-        if self._has_moved():
-            self._add_to_map(sweep)
-        return self._result("registered", "", stamp, sweep, points, attempt)
+        else:
+            self._motion, self._first = attempt.motion, None
+        return attempt.problem, attempt
 
     def _has_moved(self) -> bool:
         """Return whether the base has moved since the map last took a scan."""
@@ -473,9 +493,23 @@ class Odometry:
         motion = replace(motion, covariance=covariance)
         if len(degenerate):
             motion = _standing(motion, degenerate, sweep.reach)
-        return _Attempt(motion, equations, degenerate, self._judge(equations, step[:6]))
+        problem = self._judge(equations, step[:6], len(sweep))
+        if problem and len(self._map.points()) >= self.config.max_voxels:
+            problem += f"; the map is full ('max_voxels' is {self.config.max_voxels})"
+        if len(degenerate) and not problem and self._is_blind(predicted.stamp):
+            problem = (
+                "the scene leaves directions open, and after such a silence nothing tells them"
+            )
+        return _Attempt(motion, equations, degenerate, problem)
 
-    def _judge(self, equations: NormalEquations, step: np.ndarray) -> str:
+    def _is_blind(self, instant: float) -> bool:
+        """Return whether neither the last motion nor another sensor tells where the base went."""
+        if instant - self._motion.stamp <= LONGEST_PREDICTION:
+            return False
+        measured = self.prior and self.prior.between(self._motion.stamp, instant)
+        return measured is None or not np.all(np.isfinite(measured.deviations))
+
+    def _judge(self, equations: NormalEquations, step: np.ndarray, points: int) -> str:
         """Return why the result cannot be trusted, or an empty string."""
         if not np.all(np.isfinite(step)):
             return "the solution is not finite"
@@ -484,6 +518,8 @@ class Odometry:
                 f"overlap {equations.overlap:.2f}, below {self.config.min_overlap:g}; residuals of "
                 f"{equations.deviation:.2f} m"
             )
+        if equations.inliers < max(_FEWEST_POINTS, _LEAST_ON_PLANES * points):
+            return f"{equations.inliers} points of {points} lie on surfaces of the map"
         if np.max(np.abs(step)) > 0.1 * self.voxel:
             return f"not converged after {self.config.max_iterations} iterations"
         return ""
@@ -529,6 +565,8 @@ class Odometry:
     ) -> OdometryResult:
         """Return the prediction as a result; the motion stays the last measured one."""
         end = stamp + sweep.end
+        if status == "failed":
+            self._ended = max(self._ended, end)
         last = self._motion or Motion.unknown(end, self.T_initial)
         motion = last if end <= last.stamp else self._predict(last, end)
         points = np.empty((0, 3)) if attempt is None else sweep.matched_at_end(motion.twist)
@@ -542,9 +580,26 @@ class Odometry:
             _UNKNOWN.copy(),
             _UNKNOWN.copy(),
             points,
-            lost=self._map is not None and end - last.stamp > _LOST_AFTER,
+            lost=bool(self._map is not None and end - self._sure > _LOST_AFTER),
             **_quality(attempt),
         )
+
+
+def _checked(
+    xyz: np.ndarray, times: np.ndarray | None, stamp: float
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return points and times as arrays, or refuse what cannot be a scan."""
+    xyz = np.asarray(xyz)
+    times = None if times is None else np.asarray(times)
+    if xyz.ndim != 2 or xyz.shape[1] != 3 or (times is not None and times.shape != xyz.shape[:1]):
+        shapes = f"{xyz.shape} and {None if times is None else times.shape}"
+        raise ValueError(f"points and times of shapes {shapes}, must be (N, 3) and (N,)")
+    if any(array.dtype.kind not in "fiu" for array in (xyz, times) if array is not None):
+        types = f"{xyz.dtype} and {None if times is None else times.dtype}"
+        raise ValueError(f"points and times of types {types}, must be real numbers")
+    if not np.isfinite(stamp):
+        raise ValueError(f"the stamp is {stamp}, must be finite")
+    return xyz, times
 
 
 def _quality(attempt: _Attempt | None) -> dict:

@@ -11,7 +11,7 @@ from geoaccel_ros.threads import Threads
 
 # Weights of matches to lines and to things without a plane, against 1 of one with. The means of
 # these lie where the sensor's rings happened to fall, and they fall there again from wherever it
-# looks; trees and poles alone still hold a pose.
+# looks; where planes leave a pose open, trees and poles still hold it.
 _LINE_WEIGHT, _POINT_WEIGHT = 0.1, 0.01
 # A ray that runs along a line tells nothing across it.
 _LEAST_SINE = 0.1

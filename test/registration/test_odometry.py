@@ -384,6 +384,104 @@ def test_carried_off_it_is_lost_until_it_is_put_back(curve_at):
     np.testing.assert_allclose(back.T_odom_base, expected, atol=0.03)
 
 
+def test_a_bad_first_scan_is_forgotten_with_the_lengths_it_suggested(curve_at):
+    """A lidar whose cover is taken off: what it saw before fits nothing."""
+    odometry = Odometry(OdometryConfig())
+    covered = np.random.default_rng(0).normal([0.6, 0.0, 0.0], 0.05, (2000, 3))
+    first = odometry.register(covered, None, 0.0)
+    assert first.status == "seeded" and odometry.voxel < 0.1
+    second = odometry.register(*scan(curve_at, PERIOD, seed=1), PERIOD)
+    assert second.status == "failed" and "begins with this one" in second.reason
+    assert np.all(np.diag(second.pose_covariance) > 9.0)
+    assert odometry.voxel > 0.2 and odometry.max_dist == 4.0 * odometry.voxel
+    results, truth = run(odometry, curve_at, 2 * PERIOD, 20, 0.0)
+    assert {r.status for r in results} == {"registered"}
+    begin = se3.inverse(curve_at(second.stamp)) @ curve_at(results[-1].stamp)
+    np.testing.assert_allclose(results[-1].T_odom_base, begin, atol=0.03)
+
+
+def test_where_there_are_no_surfaces_nothing_is_claimed():
+    """Bushes: blobs of points, among which a scan fits itself wherever it is put."""
+    rng = np.random.default_rng(0)
+    bushes = np.repeat(rng.uniform(-20, 20, (60, 3)) * [1, 1, 0.05], 300, axis=0)
+    odometry = Odometry(OdometryConfig())
+    results = []
+    for k in range(30):
+        seen = bushes + rng.normal(0.0, 1.0, bushes.shape) - [0.1 * k, 0.0, 0.0]
+        results.append(odometry.register(seen, None, k * PERIOD))
+    assert [r.status for r in results] == ["seeded"] + ["failed"] * 29
+    # Since no scan was ever sure, it is lost two seconds after the first.
+    assert [r.lost for r in results] == [k * PERIOD > 2.0 for k in range(30)]
+    assert np.all(np.diag(results[-1].pose_covariance) > 9.0)
+
+
+def test_a_map_that_is_too_small_is_named(curve_at):
+    odometry = Odometry(OdometryConfig(voxel=0.05, max_voxels=1000, min_overlap=0.05))
+    results, _ = run(odometry, curve_at, 0.0, 5)
+    assert {r.status for r in results[1:]} == {"failed"}
+    assert any("'max_voxels' is 1000" in r.reason for r in results)
+
+
+def test_after_a_silence_an_open_scene_is_not_believed(beside_a_wall):
+    """The prediction has ended, and along the wall nothing takes its place."""
+    pose_at, scans = beside_a_wall
+    odometry = Odometry(OdometryConfig())
+    for k in range(15):
+        result = odometry.register(*scans[k], k * PERIOD)
+    points = len(odometry.local_map())
+    for k in range(15, 25):
+        result = odometry.register(*scans[k], 2.0 + k * PERIOD)
+        assert result.status == "failed" and "leaves directions open" in result.reason
+    assert result.lost and len(odometry.local_map()) == points
+    # Wheels that were heard all the while tell.
+    odometry.reset()
+    odometry.prior = wheels = WheelOdometry()
+    for stamp in np.arange(0.0, 5.0, 0.02):
+        wheels.add(stamp, pose_at(stamp if stamp < 1.5 else max(1.5, stamp - 2.0)))
+    for k in range(25):
+        result = odometry.register(*scans[k], k * PERIOD + (2.0 if k >= 15 else 0.0))
+        assert result.status == ("registered" if k else "seeded")
+
+
+def test_poses_follow_one_another_also_where_scans_fail(curve_at):
+    odometry = Odometry(OdometryConfig())
+    run(odometry, curve_at, 0.0, 5, 0.0)
+    elsewhere = np.random.default_rng(0).uniform(-10, 10, (3000, 3))
+    failed = odometry.register(elsewhere, None, 3.0)
+    assert (failed.status, failed.stamp) == ("failed", 3.0)
+    assert odometry.register(*scan(curve_at, 2.5), 2.5).status == "skipped"
+    # A jump back by more than a second is one also while scans fail.
+    assert "time jumped back" in odometry.register(*scan(curve_at, 1.0), 1.0).reason
+
+
+def test_lengths_are_chosen_anew_where_time_begins_anew(curve_at):
+    odometry = Odometry(OdometryConfig())
+    small = 0.1 * scan(drive(still, 0.1), 0.0)[0]
+    odometry.register(small, None, 100.0)
+    before = odometry.voxel
+    restarted = odometry.register(scan(drive(still, 0.1), 0.0)[0], None, 5.0)
+    assert "time jumped back" in restarted.reason
+    assert odometry.voxel > 5.0 * before
+
+
+@pytest.mark.parametrize(
+    ("xyz", "times", "stamp", "complaint"),
+    [
+        (np.zeros((9, 3)), np.zeros((9, 1)), 0.0, "shapes"),
+        (np.zeros((9, 3)), 5.0, 0.0, "shapes"),
+        (np.zeros((9, 3), complex), None, 0.0, "real numbers"),
+        (np.zeros((9, 3)), np.full(9, "now"), 0.0, "real numbers"),
+        (np.zeros((9, 3)), None, np.nan, "stamp is nan"),
+        (np.zeros((9, 3)), None, np.inf, "stamp is inf"),
+    ],
+)
+def test_what_is_no_scan_is_refused_and_does_no_harm(curve_at, xyz, times, stamp, complaint):
+    odometry = Odometry(OdometryConfig())
+    with pytest.raises(ValueError, match=complaint):
+        odometry.register(xyz, times, stamp)
+    assert run(odometry, curve_at, 0.0, 3)[0][-1].status == "registered"
+
+
 def test_the_map_is_bounded(curve_at):
     odometry = Odometry(OdometryConfig(max_voxels=4000))
     results, _ = run(odometry, curve_at, 0.0, 15)
@@ -406,6 +504,8 @@ def test_configuration():
         OdometryConfig(backend="opencl")
     with pytest.raises(ConfigurationError, match="min_range"):
         OdometryConfig(min_range=0.0)
+    with pytest.raises(ConfigurationError, match="'voxel' is 1e-09, must be 0 .* or at least 0.01"):
+        OdometryConfig(voxel=1e-9)
     odometry = Odometry(OdometryConfig(backend="cpu"))
     assert (odometry.backend, odometry.backend_reason) == ("cpu", "asked for")
 
