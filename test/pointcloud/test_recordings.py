@@ -223,6 +223,25 @@ def test_a_folder_s_stamps_keep_their_nanoseconds(tmp_path):
     assert found[1].points.tobytes() == cloud(1).tobytes()
 
 
+def test_a_folder_s_order_takes_digits_as_numbers(tmp_path):
+    names = ["1.npy", "2.npy", "02_b.npy", "10.npy", "scan_9_2.npy", "scan_9_10.npy", "scan_11.npy"]
+    for name in reversed(names):
+        write_points(tmp_path / name, cloud(0))
+    assert [found.name for found in read(tmp_path)] == names
+
+
+def test_a_folder_s_surplus_of_stamps_is_told(tmp_path):
+    for k in range(2):
+        write_points(tmp_path / f"{k}.npy", cloud(k))
+    times = tmp_path / "times.txt"
+    times.write_text("0.5\n0.6\n0.6\n")
+    with open_recording(tmp_path) as folder:
+        assert folder.notice == f"'{times}': 3 stamps for 2 scans, the first 2 are used"
+    times.write_text("0.5\n0.6\n")
+    with open_recording(tmp_path) as folder:
+        assert folder.notice == ""
+
+
 def test_a_folder_s_bad_and_empty_scans_spoil_only_themselves(tmp_path):
     write_points(tmp_path / "0.npy", cloud(0))
     (tmp_path / "1.bin").write_bytes(b"")

@@ -37,6 +37,8 @@ class Bag:
     Attributes
     ----------
     topic : str
+    notice : str
+        Empty: a bag has its stamps within.
 
     Raises
     ------
@@ -45,6 +47,7 @@ class Bag:
     """
 
     def __init__(self, path: Path, topic: str | None = None):
+        self.notice = ""
         self._path = path
         self._is_ros1 = path.suffix == ".bag"
         self._types = get_typestore(Stores.ROS1_NOETIC if self._is_ros1 else Stores.LATEST)
