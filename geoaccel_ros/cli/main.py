@@ -32,23 +32,26 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         0 when it did its work, 1 when it could not (one line on standard error says why), 2 for
-        wrong usage, 130 when interrupted.
+        wrong usage, 130 when interrupted (one line says so).
     """
     keep_freed_memory()
     arguments = sys.argv[1:] if arguments is None else arguments
-    args = _parser(arguments).parse_args(arguments)
+    command = " ".join(["geoaccel", *arguments[:1]])
     try:
+        # Within: what a command imports takes a while, in which Ctrl-C may come.
+        args = _parser(arguments).parse_args(arguments)
         if getattr(args, "json", None) is not None:
             check_target(args.json)
         return args.run(args)
     except (UserError, ConfigurationError, BackendError) as error:
-        print(f"geoaccel {args.command}: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of standard output has left (`geoaccel info | head`): nobody is to be told.
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
+        print(f"{command}: interrupted", file=sys.stderr)
         return 130
 
 

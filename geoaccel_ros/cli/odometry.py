@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from geoaccel_ros.config import ConfigurationError, unknown_name_message
 from geoaccel_ros.pointcloud.recordings import Bag, RecordingError, ScanFolder, open_recording
 from geoaccel_ros.pointcloud.times import PointTimes
 from geoaccel_ros.registration.metrics import path_length
-from geoaccel_ros.ros.params_file import read_mapping, read_parameters
+from geoaccel_ros.ros.params_file import read_mapping, read_parameters, sections_of
 
 _NODE = "lidar_odometry"
 # A name this much like a parameter's is a misspelt one, and none of the node's own.
@@ -55,7 +56,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         metavar="FILE",
         help="true poses of the base (the lidar, where that is taken for it): KITTI (12 numbers on "
         "each line, a line a cloud; with a calib.txt in PATH those of its camera 0) or TUM (stamp "
-        "x y z qx qy qz qw, interpolated); default: PATH/poses.txt",
+        "x y z qx qy qz qw, interpolated); default: PATH/poses.txt, if it can be used",
     )
     parser.add_argument("--frames", metavar="N", type=_positive, help="only the first N clouds")
     parser.add_argument(
@@ -79,21 +80,39 @@ def run(args: argparse.Namespace) -> int:
     with recording:
         clouds = min(len(recording), args.frames or len(recording))
         truth = _truth(path, args.truth, clouds)
+        for notice in (recording.notice, truth.notice(len(recording)) if truth else ""):
+            _tell(notice)
         if output is not None:
             _make_folder(output)
         run = RecordedOdometry(config, recording)
         run.run(clouds, quiet=args.json == "-")
     estimate = run.estimate()
-    comparison = truth.compare(estimate) if truth is not None else None
+    comparison, mismatch = None, ""
+    if truth is not None:
+        try:
+            comparison = truth.compare(estimate)
+        except UserError as error:
+            # Not raised before all is written: the poses are worth more than their errors.
+            mismatch = str(error)
     if output is not None:
         write_kitti_poses(output / "poses_kitti.txt", run.poses())
         write_tum_poses(output / "poses_tum.txt", estimate.stamps_ns, estimate.poses)
         run.write_timing(output / "timing.csv")
         _write_config(output / "config.yaml", config, run)
+    result = _result(config, recording, run, comparison)
+    if mismatch:
+        result["truth_not_used"] = mismatch
+    _report(args, result)
+    _hint(config, run)
+    if output is not None:
+        # Last: it takes longest, and the rest is told whatever comes between.
         draw_trajectory(output / "trajectory.png", estimate.poses, run.surroundings, comparison)
-    _report(args, _result(config, recording, run, comparison))
-    if run.broke_off:
-        raise UserError(f"{run.broke_off}: the poses so far are told")
+    if mismatch and not args.truth:
+        _tell(f"{mismatch}; gone on without truth")
+        mismatch = ""
+    broke_off = f"{run.broke_off}: the poses so far are told" if run.broke_off else ""
+    if broke_off or mismatch:
+        raise UserError("; ".join(filter(None, [broke_off, mismatch])))
     return 0
 
 
@@ -107,7 +126,12 @@ def read_config(path: Path) -> dict[str, object]:
     """
     content = read_mapping(path)
     if any(isinstance(value, dict) for value in content.values()):
-        content = read_parameters(path, f"/{_NODE}")
+        names = sections_of(path, _NODE)
+        content = read_parameters(path, names[0] if len(names) == 1 else f"/{_NODE}")
+        if not content and len(names) > 1:
+            raise UserError(
+                f"'{path}': several sections {_NODE} ({', '.join(names)}): give a file with one"
+            )
         if not content:
             raise UserError(f"'{path}': no section {_NODE} with ros__parameters")
         known = [declared.name for declared in RecordedOdometryConfig.parameters()]
@@ -133,9 +157,33 @@ def _truth(path: Path, given: str | None, clouds: int) -> Truth | None:
     if not given and not file.is_file():
         return None
     calibration = path / "calib.txt"
-    truth = Truth(file, calibration if calibration.is_file() else None)
-    truth.check(clouds)
+    try:
+        truth = Truth(file, calibration if calibration.is_file() else None)
+        truth.check(clouds)
+    except UserError as error:
+        if given:
+            raise
+        # Nobody asked for it, and it may be anything.
+        _tell(f"{error}; gone on without truth")
+        return None
     return truth
+
+
+def _tell(line: str) -> None:
+    if line:
+        print(line, file=sys.stderr)
+
+
+def _hint(config: RecordedOdometryConfig, run: RecordedOdometry) -> None:
+    """Say what helps where most scans left directions open."""
+    if 2 * run.degenerate <= len(run.rows):
+        return
+    remedies = [] if config.planar else ["--planar for a 2D lidar"]
+    remedies.append("on a robot, a prior for the node (wheel odometry or an IMU)")
+    _tell(
+        f"{run.degenerate} of {len(run.rows)} scans do not fix the motion in all directions, which "
+        f"there is predicted: {'; '.join(remedies)}"
+    )
 
 
 def _make_folder(output: Path) -> None:
@@ -171,6 +219,8 @@ def _result(
         "dropped_because": dict(run.dropped),
         "failed": sum(row.status == "failed" for row in run.rows),
         "restarts": run.restarts,
+        "degenerate": run.degenerate,
+        "lost": run.lost,
         "ms": {"median": float(np.median(timed)), "p95": float(np.percentile(timed, 95))},
         "path_m": path_length(run.estimate().poses),
         "layout": run.layout,
@@ -220,7 +270,10 @@ def _report(args: argparse.Namespace, result: dict) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+        raise argparse.ArgumentTypeError(f"is '{text}', must be a whole number above 0")
     return value

@@ -33,9 +33,11 @@ def check_target(target: str | Path) -> None:
     Raises
     ------
     UserError
-        If the folder of the file does not exist or cannot be written.
+        If it is a folder, or the folder of the file does not exist or cannot be written.
     """
     folder = Path(target).resolve().parent
+    if str(target) != "-" and Path(target).is_dir():
+        raise UserError(f"cannot write '{target}': it is a folder, give a file in it")
     if str(target) != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"cannot write '{target}': '{folder}' is no folder that can be written")
 

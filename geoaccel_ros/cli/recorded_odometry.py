@@ -44,13 +44,15 @@ class RecordedOdometryConfig(FramesConfig, PointTimesConfig, OdometryConfig):
 class Mounts:
     """T_base_sensor of the frames of a recording, and where they come from.
 
-    The parameter ``lidar_mount`` rules, else /tf_static. Where that does not connect the first
-    cloud's frame with the base, that frame is taken for the base.
+    As the node has it, the parameter ``lidar_mount`` is that of the first frame in which a cloud
+    comes; /tf_static tells of all others. Where neither connects the first cloud's frame with the
+    base, that frame is taken for the base.
     """
 
     def __init__(self, config: FramesConfig, recording: Bag | ScanFolder):
         self._base = config.base_frame
         self._fixed = mount_matrix(config.lidar_mount)
+        self._fixed_frame: str | None = None
         self._transforms = StaticTransforms()
         for message in recording.static_transforms():
             self._transforms.add(message)
@@ -61,8 +63,11 @@ class Mounts:
         """Return T_base_sensor (4, 4), or None where nothing tells it."""
         frame = clean_frame(frame_id)
         if self._fixed is not None:
-            self._sources.setdefault(frame, "lidar_mount")
-            return self._fixed
+            if self._fixed_frame is None:
+                self._fixed_frame = frame
+                self._sources[frame] = "lidar_mount"
+            if frame == self._fixed_frame:
+                return self._fixed
         T_base_sensor = self._transforms.lookup(self._base, frame)
         if T_base_sensor is not None:
             self._sources.setdefault(frame, "/tf_static")
@@ -72,6 +77,13 @@ class Mounts:
             self._sources[frame] = "taken for the base, no lidar_mount and no /tf_static"
         return np.eye(4) if frame == self._standing_in else None
 
+    def missing(self, frame_id: str) -> str:
+        """Return the complaint about a frame of which nothing tells, one line."""
+        text = f"none from '{frame_id}' to the base"
+        if self._fixed is None:
+            return text
+        return f"{text} (lidar_mount is that of '{self._fixed_frame}')"
+
     def describe(self) -> str:
         """Return each sensor's frame and where its mount comes from, one line."""
         named = {f"'{frame}'" if frame else "the sensor": of for frame, of in self._sources.items()}
@@ -80,14 +92,16 @@ class Mounts:
 
 @dataclass(frozen=True)
 class Row:
-    """What one cloud gave, as timing.csv has it."""
+    """What one cloud gave, as timing.csv has it; of directions, how many were held back."""
 
     cloud: str
     stamp_ns: int
     status: str
     ms: float = float("nan")
     correspondences: int = 0
+    overlap: float = float("nan")
     rmse_m: float = float("nan")
+    degenerate: int = 0
 
 
 class RecordedOdometry:
@@ -102,6 +116,10 @@ class RecordedOdometry:
         Clouds that led to no pose, by the kind of reason.
     restarts : int
         Times that the map began anew after the first scan.
+    degenerate : int
+        Scans of which directions were held to the prediction, for the scene does not fix them.
+    lost : int
+        Scans that came while odometry was lost.
     layout : str
         The first cloud's fields, and its sensor where it is known.
     point_times : PointTimes or None
@@ -122,6 +140,8 @@ class RecordedOdometry:
         self.rows: list[Row] = []
         self.dropped = Counter()
         self.restarts = 0
+        self.degenerate = 0
+        self.lost = 0
         self.layout = ""
         self.point_times: PointTimes | None = None
         self.without_times = 0
@@ -139,6 +159,8 @@ class RecordedOdometry:
         ------
         UserError
             If none of the clouds leads to a pose.
+        KeyboardInterrupt
+            Before the first pose; later it ends the run as a broken recording does.
         """
         progress = tqdm(
             itertools.islice(self._recording.clouds(), clouds),
@@ -153,6 +175,8 @@ class RecordedOdometry:
         except RecordingError as error:
             self.broke_off = f"{error} (after {len(self.rows)} clouds)"
         except KeyboardInterrupt:
+            if not self._estimated:
+                raise
             self.broke_off = f"interrupted after {len(self.rows)} of {clouds} clouds"
         if not self._estimated:
             complaint = self._complaints[0] if self._complaints else "there are none"
@@ -182,11 +206,15 @@ class RecordedOdometry:
         try:
             with file.open("w", newline="") as stream:
                 writer = csv.writer(stream)
-                writer.writerow(["cloud", "stamp", "status", "ms", "correspondences", "rmse_m"])
+                writer.writerow(
+                    ["cloud", "stamp", "status", "ms"]
+                    + ["correspondences", "overlap", "rmse_m", "degenerate"]
+                )
                 for row in self.rows:
                     writer.writerow(
                         [row.cloud, format_stamp(row.stamp_ns), row.status, f"{row.ms:.3f}"]
-                        + [row.correspondences, f"{row.rmse_m:.6f}"]
+                        + [row.correspondences, f"{row.overlap:.4f}", f"{row.rmse_m:.6f}"]
+                        + [row.degenerate]
                     )
         except OSError as error:
             raise UserError(f"cannot write '{file}': {error.strerror}") from None
@@ -198,7 +226,7 @@ class RecordedOdometry:
         self.layout = self.layout or describe(cloud.points.dtype)
         T_base_lidar = self.mounts.lookup(cloud.frame_id)
         if T_base_lidar is None:
-            self._drop(cloud, NO_TRANSFORM, f"none from '{cloud.frame_id}' to the base")
+            self._drop(cloud, NO_TRANSFORM, self.mounts.missing(cloud.frame_id))
             return
         started = time.perf_counter()
         try:
@@ -213,6 +241,7 @@ class RecordedOdometry:
         ms = 1e3 * (time.perf_counter() - started)
         self.point_times = self.point_times or scan.point_times
         self.without_times += scan.point_times.times is None
+        self.lost += result.lost
         if result.status == "skipped":
             self._drop(cloud, SKIPPED, result.reason, ms)
             return
@@ -221,14 +250,16 @@ class RecordedOdometry:
         elif result.status == "seeded" and result.reason != "first scan":
             self.restarts += 1
             self._complain(cloud, f"the map began anew: {result.reason}")
+        # What a scan that failed left open does not matter: its pose is all prediction.
+        held = len(result.degenerate) if result.status == "registered" else 0
+        self.degenerate += held > 0
         self.surroundings = self.surroundings or Surroundings(_CELL * self.odometry.voxel)
         self.surroundings.add(result.T_odom_base, result.points)
         self._estimated.append(len(self.rows))
         self._poses.append(result.T_odom_base)
         stamp_ns = self._scans.nanoseconds(result.stamp)
-        self.rows.append(
-            Row(cloud.name, stamp_ns, result.status, ms, result.correspondences, result.rmse)
-        )
+        quality = (result.correspondences, result.overlap, result.rmse, held)
+        self.rows.append(Row(cloud.name, stamp_ns, result.status, ms, *quality))
 
     def _drop(self, cloud: RecordedCloud, kind: str, why: str, ms: float = float("nan")) -> None:
         self.dropped[kind] += 1

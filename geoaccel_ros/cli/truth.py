@@ -86,6 +86,13 @@ class Truth:
         if self._trajectory.stamps_ns is None and poses < clouds:
             raise UserError(f"'{self._file}': {poses} poses for {clouds} clouds")
 
+    def notice(self, clouds: int) -> str:
+        """Return one line where there are more lines than clouds in the recording, else none."""
+        poses = len(self._trajectory.poses)
+        if self._trajectory.stamps_ns is not None or poses <= clouds:
+            return ""
+        return f"'{self._file}': {poses} poses for {clouds} clouds, the first {clouds} are used"
+
     def compare(self, estimate: Estimate) -> Comparison:
         """Return the pairs of poses: by the clouds' numbers, or by interpolation at the stamps.
 

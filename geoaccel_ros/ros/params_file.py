@@ -60,6 +60,20 @@ def read_parameters(path: Path, full_name: str) -> dict[str, Any]:
     return parameters
 
 
+def sections_of(path: Path, node_name: str) -> list[str]:
+    """Return the sections, full names, of nodes so called in whatever namespace.
+
+    Names with wildcards are none of them.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing or no YAML mapping.
+    """
+    names = dict(_sections(read_mapping(path), ""))
+    return [name for name in names if name.endswith(node_name) and "*" not in name]
+
+
 def _parse(arguments: list[str], node_name: str) -> tuple[list[Path], str]:
     paths, name, namespace = [], node_name, "/"
     ros_arguments = False

@@ -94,6 +94,8 @@ def test_timing_has_a_line_for_each_scan(from_files):
     assert all(float(row["ms"]) > 0.0 for row in rows)
     assert all(int(row["correspondences"]) > 100 for row in rows[1:])
     assert all(0.0 < float(row["rmse_m"]) < 0.1 for row in rows[1:])
+    assert all(0.5 < float(row["overlap"]) <= 1.0 for row in rows[1:])
+    assert [row["degenerate"] for row in rows] == ["0"] * FRAMES
 
 
 def test_a_topic_is_asked_for_where_there_are_several(from_files, tmp_path, capsys):
@@ -161,6 +163,30 @@ def test_the_mount_is_that_of_the_configuration_before_tf_static(tmp_path, capsy
     # Noise of the map's planes; a wrong mount turns the way by its yaw.
     for k, found in enumerate(poses_in(out)):
         np.testing.assert_allclose(found[:, 3], pose(k)[:3, 3], atol=0.02)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_lidar_mount_is_that_of_the_first_frame_alone(tmp_path, capsys, told):
+    mounts = {"front": mount_matrix(MOUNT), "rear": mount_matrix((-0.5, 0.1, 0.2, 0, 0.1, -3.0))}
+    with WrittenBag(tmp_path, "mcap") as bag:
+        if told:
+            bag.static_transform("base_link", "rear", mounts["rear"], STAMP)
+        for k in range(FRAMES):
+            frame = ("/front", "rear")[k % 2]
+            bag.cloud(scan(k, se3.inverse(mounts[frame.strip("/")])), stamp(k), frame=frame)
+    mount, out = "--lidar-mount=" + ",".join(map(str, MOUNT)), tmp_path / "out"
+    arguments = ["odometry", str(bag.path), mount, "--no-deskew", "--output", str(out)]
+    assert main([*arguments, "--json", str(tmp_path / "j")]) == 0
+    result, complaints = json.loads((tmp_path / "j").read_text()), capsys.readouterr().err
+    if told:
+        assert result["mount"] == "'front': lidar_mount, 'rear': /tf_static"
+        assert result["dropped"] == result["failed"] == 0
+    else:
+        assert result["mount"] == "'front': lidar_mount"
+        assert result["dropped_because"] == {"no transform": FRAMES // 2}
+        assert "none from 'rear' to the base (lidar_mount is that of 'front')" in complaints
+    for k in range(0, FRAMES, 1 if told else 2):
+        np.testing.assert_allclose(poses_in(out)[k, :, 3], pose(k)[:3, 3], atol=0.03)
 
 
 @pytest.mark.parametrize("kind", KINDS)
