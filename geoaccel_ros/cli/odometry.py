@@ -175,15 +175,18 @@ def _tell(line: str) -> None:
 
 
 def _hint(config: RecordedOdometryConfig, run: RecordedOdometry) -> None:
-    """Say what helps where most scans left directions open."""
-    if 2 * run.degenerate <= len(run.rows):
-        return
-    remedies = [] if config.planar else ["--planar for a 2D lidar"]
-    remedies.append("on a robot, a prior for the node (wheel odometry or an IMU)")
-    _tell(
-        f"{run.degenerate} of {len(run.rows)} scans do not fix the motion in all directions, which "
-        f"there is predicted: {'; '.join(remedies)}"
-    )
+    """Say what helps where most scans left directions open, or fitted no map."""
+    scans, failed = len(run.rows), sum(row.status == "failed" for row in run.rows)
+    planar = [] if config.planar else ["--planar for a 2D lidar"]
+    if 2 * run.degenerate > scans:
+        remedies = [*planar, "on a robot, a prior for the node (wheel odometry or an IMU)"]
+        _tell(
+            f"{run.degenerate} of {scans} scans do not fix the motion in all directions, which "
+            f"there is predicted: {'; '.join(remedies)}"
+        )
+    elif 2 * failed > scans and planar:
+        # The points of a 2D lidar lie on lines, and make no surfaces in space.
+        _tell(f"{failed} of {scans} scans did not fit the map: {planar[0]}")
 
 
 def _make_folder(output: Path) -> None:

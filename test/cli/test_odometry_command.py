@@ -221,6 +221,29 @@ def test_directions_that_the_scene_leaves_open_are_told(tmp_path, capsys):
     assert all(float(row["overlap"]) > 0.5 for row in rows[1:])
 
 
+def slice_of_room(k):
+    """Return 720 points on four walls, as a 2D lidar sees them from the k-th pose."""
+    angles = np.linspace(-np.pi, np.pi, 720, endpoint=False)
+    x, y, yaw = 0.1 * k, 0.05 * k, 0.02 * k
+    rays = np.column_stack([np.cos(angles + yaw), np.sin(angles + yaw)])
+    walls = np.where(rays > 0, [6.0, 4.0], [-5.0, -4.0]) - [x, y]
+    ranges = np.min(walls / np.where(rays == 0.0, 1e-12, rays), axis=1)
+    ranges += np.random.default_rng(k).normal(0.0, 0.01, len(ranges))
+    xyz = np.column_stack([ranges * np.cos(angles), ranges * np.sin(angles), 0.0 * angles])
+    return from_xyz(xyz.astype(np.float32), np.zeros(len(xyz)))
+
+
+def test_a_2d_lidar_without_planar_is_told_of_it(tmp_path, capsys):
+    for k in range(6):
+        write_points(tmp_path / f"{k}.npy", slice_of_room(k))
+    status, result, told = run_of(capsys, "odometry", tmp_path)
+    assert status == 0 and result["degenerate"] + result["failed"] > 3
+    assert "--planar for a 2D lidar" in told[-1]
+    status, result, told = run_of(capsys, "odometry", tmp_path, "--planar")
+    assert status == 0 and result["failed"] == result["degenerate"] == 0 and told == []
+    assert result["path_m"] == pytest.approx(5 * np.hypot(0.1, 0.05), rel=0.1)
+
+
 def test_a_scene_that_fixes_all_is_not_spoken_of(kitti, capsys):
     _, result, told = run_of(capsys, "odometry", kitti, "--frames", 3)
     assert result["degenerate"] == result["lost"] == 0 and told == []
