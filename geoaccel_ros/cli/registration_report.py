@@ -63,7 +63,7 @@ def errors(T_target_source: np.ndarray, truth: np.ndarray, point: np.ndarray) ->
     return {
         "error_m": float(np.linalg.norm(error[:3, 3])),
         "error_deg": float(np.degrees(np.linalg.norm(se3.log_rotation(error[:3, :3])))),
-        "error_centre_m": float(np.linalg.norm(se3.apply(error, point) - point)),
+        "error_centre_m": float(np.linalg.norm(se3.apply(error, point[None]) - point)),
     }
 
 
