@@ -177,11 +177,15 @@ class Probe:
         return future.result()
 
     def diagnostics(self, node: str) -> dict[str, str]:
-        """Return a node's newest diagnostic values, with ``message``; empty before the first."""
+        """Return a node's newest diagnostic values, with ``level`` and ``message``.
+
+        Empty before the first.
+        """
         for raw in reversed(self.received["/diagnostics"]):
             for status in deserialize_message(raw, DiagnosticArray).status:
                 if status.name == f"/{node}":
-                    return {"message": status.message, **{p.key: p.value for p in status.values}}
+                    values = {pair.key: pair.value for pair in status.values}
+                    return {"level": status.level, "message": status.message, **values}
         return {}
 
     def wait_for_count(self, node: str, name: str, count: int, timeout: float = 30.0) -> None:

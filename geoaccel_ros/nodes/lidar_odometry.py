@@ -22,14 +22,14 @@ from geoaccel_ros.pointcloud.files import write_points
 from geoaccel_ros.pointcloud.layout import packed_dtype
 from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import se3
-from geoaccel_ros.registration.frames import FramesConfig, clean_frame
+from geoaccel_ros.registration.frames import FramesConfig, check_position, clean_frame
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig, OdometryResult
 from geoaccel_ros.ros import diagnostics, priors, qos
 from geoaccel_ros.ros.clouds import MALFORMED, NO_TIMES, NO_TRANSFORM, CloudReader
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
 from geoaccel_ros.ros.mount import SensorMounts
 from geoaccel_ros.ros.newest import NewestOnly
-from geoaccel_ros.ros.node import ManagedNode, NodeConfig
+from geoaccel_ros.ros.node import SILENCE, ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import message_from_points
 from geoaccel_ros.ros.priors import PriorConfig
 from geoaccel_ros.ros.run import run
@@ -85,6 +85,9 @@ class LidarOdometry(ManagedNode):
         )  # fmt: skip
         self.latencies = {"odometry": Latency()}
         self._condition = Status(message="no cloud yet")
+        # Why the newest cloud could not even be tried, and since when clouds lead to no pose.
+        self._unusable = ""
+        self._unmeasured_since: float | None = None
         # Map, motion and path, and what is published of them: one cloud or one reset at a time.
         self._lock = threading.Lock()
         self._odometry = Odometry(config.subset(OdometryConfig))
@@ -111,6 +114,7 @@ class LidarOdometry(ManagedNode):
         self.offer(Trigger, "~/save_map", self._on_save_map)
 
     def activate(self):
+        self._unmeasured_since = None
         if not self.config.lossless:
             self._newest = NewestOnly(
                 self._use, lambda: self.counters.count("dropped: a newer one came")
@@ -126,8 +130,16 @@ class LidarOdometry(ManagedNode):
 
     def status(self):
         backend = {"backend": f"{self._odometry.backend} ({self._odometry.backend_reason})"}
-        condition = self._condition
-        return Status(condition.level, condition.message, {**backend, **condition.values})
+        condition, unusable, since = self._condition, self._unusable, self._unmeasured_since
+        level, text = condition.level, condition.message
+        if unusable:
+            before = f"; before: {text}" if level == diagnostics.ERROR else ""
+            level, text = max(level, diagnostics.WARN), f"cloud dropped: {unusable}{before}"
+        unmeasured = 0.0 if since is None else time.monotonic() - since
+        if unmeasured > SILENCE and level != diagnostics.ERROR:
+            joint = ": " if level == diagnostics.WARN else "; before: "
+            level, text = diagnostics.ERROR, f"no pose for {unmeasured:.0f} s{joint}{text}"
+        return Status(level, text, {**backend, **condition.values})
 
     def _hear_clouds(self, profile: QoSProfile) -> None:
         self._clouds = self.subscribe(
@@ -152,6 +164,8 @@ class LidarOdometry(ManagedNode):
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
+        if self._unmeasured_since is None:
+            self._unmeasured_since = time.monotonic()
         arrived = time.perf_counter()
         if self._newest is None:
             self._use((message, arrived))
@@ -175,9 +189,12 @@ class LidarOdometry(ManagedNode):
         """Return the pose that a cloud leads to, or None, counted, if it leads to none."""
         scan = self._reader.read(message)
         if scan is None:
+            self._unusable = self._reader.reason
             return None
         if not len(scan.xyz):
-            self.counters.count("dropped: empty", reason="a cloud without points")
+            self._unusable = "a cloud without points"
+            self.counters.count("dropped: empty", reason=self._unusable)
+            self.get_logger().warning(f"cloud dropped: {self._unusable}", throttle_duration_sec=5.0)
             return None
         result = self._odometry.register(scan.xyz, scan.point_times.times, scan.stamp)
         self._tell(result)
@@ -204,13 +221,16 @@ class LidarOdometry(ManagedNode):
         if voxel is not None:
             values |= {"voxel [m]": f"{voxel:.4g}", "max_dist [m]": f"{max_dist:.4g}"}
         self._condition = condition = _condition(result, values)
-        if condition.level != diagnostics.OK:
-            self.get_logger().warning(condition.message, throttle_duration_sec=5.0)
+        self._unusable = ""
+        if result.status in ("registered", "seeded"):
+            self._unmeasured_since = None
         if result.status == "seeded":
             self.get_logger().info(
                 f"the map begins ({result.reason}): voxel {voxel:.3g} m, matches up to "
                 f"{max_dist:.3g} m"
             )
+        elif condition.level != diagnostics.OK:
+            self.get_logger().warning(condition.message, throttle_duration_sec=5.0)
 
     def _publish_odometry(self, header: Header, result: OdometryResult) -> None:
         odom = OdometryMessage(header=header, child_frame_id=self.config.base_frame)
@@ -262,6 +282,7 @@ class LidarOdometry(ManagedNode):
             return
         try:
             T_odom_base = matrix_from_pose(message.pose.pose)
+            check_position(T_odom_base[:3, 3])
         except ValueError as error:
             self.get_logger().warning(f"initialpose ignored: {error}")
             return
@@ -278,6 +299,7 @@ class LidarOdometry(ManagedNode):
             self._path.clear()
             self.counters.count("restarts")
             self._condition = Status(message="restarted, no cloud since")
+            self._unusable, self._unmeasured_since = "", None
             T_odom_base = self._odometry.T_initial
         x, y = T_odom_base[:2, 3]
         heading = math.degrees(yaw(T_odom_base))
@@ -305,6 +327,9 @@ def _condition(result: OdometryResult, values: dict[str, object]) -> Status:
         return Status(diagnostics.ERROR, f"pose predicted: {result.reason}", values)
     if result.status == "skipped":
         return Status(diagnostics.WARN, f"cloud skipped: {result.reason}", values)
+    if result.status == "seeded":
+        level = diagnostics.OK if result.reason == "first scan" else diagnostics.WARN
+        return Status(level, f"the map begins: {result.reason}", values)
     if len(result.degenerate):
         free = ", ".join(map(_direction, result.degenerate))
         text = f"tracking, but held to the prediction {free}: the scene does not tell"

@@ -13,6 +13,9 @@ from scipy.spatial.transform import Rotation
 
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 
+# Up to here float64 keeps nanometres (m).
+POSITION_MAX = 1e7
+
 
 @dataclass(frozen=True)
 class FramesConfig(Configuration):
@@ -49,7 +52,7 @@ def pose_matrix(name: str, numbers: Sequence[float], empty: str) -> np.ndarray |
     Raises
     ------
     ConfigurationError
-        If it has neither 0 nor 6 numbers.
+        If it has neither 0 nor 6 numbers, or a position beyond :data:`POSITION_MAX`.
     """
     if not len(numbers):
         return None
@@ -61,7 +64,26 @@ def pose_matrix(name: str, numbers: Sequence[float], empty: str) -> np.ndarray |
     matrix = np.eye(4)
     matrix[:3, :3] = Rotation.from_euler("xyz", numbers[3:]).as_matrix()
     matrix[:3, 3] = numbers[:3]
+    try:
+        check_position(matrix[:3, 3])
+    except ValueError as error:
+        raise ConfigurationError(f"parameter '{name}': {error}") from None
     return matrix
+
+
+def check_position(position: np.ndarray) -> None:
+    """Refuse a position (3,) in metres in which registration would have no fine steps.
+
+    Raises
+    ------
+    ValueError
+        If a coordinate is not finite or beyond :data:`POSITION_MAX`.
+    """
+    if not np.all(np.abs(position) <= POSITION_MAX):
+        raise ValueError(
+            f"position {position.tolist()} m, must be within {POSITION_MAX:g} m of the origin, "
+            "where float64 keeps nanometres"
+        )
 
 
 def rigid_matrix(position, orientation) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 
-from geoaccel_ros.pointcloud.layout import LayoutError
+from geoaccel_ros.pointcloud.layout import LayoutError, coordinates
 from geoaccel_ros.pointcloud.times import PointTimes, PointTimesConfig
 from geoaccel_ros.registration.frames import FramesConfig, mount_matrix
 from geoaccel_ros.registration.scans import Scan, ScanReader
@@ -18,6 +18,10 @@ NO_TRANSFORM = "dropped: no transform"
 NO_TIMES = "without point times"
 
 
+class StampError(ValueError):
+    """An instant before time 0, which no stamp of a pose can tell; the message says which."""
+
+
 class CloudReader:
     """Turns a node's clouds into scans; what is wrong with one is counted and logged by the node.
 
@@ -29,6 +33,11 @@ class CloudReader:
     times : PointTimesConfig
     mounts : SensorMounts
         Tells of all other frames.
+
+    Attributes
+    ----------
+    reason : str
+        Why the newest of the clouds that could not be used could not.
 
     Raises
     ------
@@ -48,21 +57,24 @@ class CloudReader:
         self._fixed = mount_matrix(frames.lidar_mount)
         self._fixed_frame: str | None = None
         self._scans = ScanReader(times)
+        self.reason = ""
 
     def read(self, message: PointCloud2) -> Scan | None:
         """Return the message as a scan, of no points if it has none; None if it cannot be used."""
         counters, logger = self._node.counters, self._node.get_logger()
         T_base_lidar = self._mount(message.header.frame_id)
         if T_base_lidar is None:
-            reason = f"no transform from '{message.header.frame_id}'"
-            counters.count(NO_TRANSFORM, reason=reason)
+            self.reason = f"no transform from '{message.header.frame_id}'"
+            counters.count(NO_TRANSFORM, reason=self.reason)
             return None
         try:
             points = points_from_message(message)
-            stamp_ns = Time.from_msg(message.header.stamp).nanoseconds
+            stamp_ns = _nanoseconds(message.header.stamp)
             scan = self._scans.read(points, stamp_ns, T_base_lidar)
-        except LayoutError as error:
-            counters.count(MALFORMED, reason=str(error))
+            _check_begin(points, scan, stamp_ns)
+        except (LayoutError, StampError) as error:
+            self.reason = str(error)
+            counters.count(MALFORMED, reason=self.reason)
             logger.warning(f"cloud dropped: {error}", throttle_duration_sec=5.0)
             return None
         if len(points) and scan.point_times.times is None:
@@ -71,8 +83,14 @@ class CloudReader:
         return scan
 
     def seconds(self, stamp) -> float:
-        """Return a builtin_interfaces/Time on the clock of the scans, in seconds."""
-        return self._scans.seconds(Time.from_msg(stamp).nanoseconds)
+        """Return a builtin_interfaces/Time on the clock of the scans, in seconds.
+
+        Raises
+        ------
+        StampError
+            If it lies before time 0.
+        """
+        return self._scans.seconds(_nanoseconds(stamp))
 
     def stamp(self, seconds: float):
         """Return an instant of a scan's clock as builtin_interfaces/Time, in whole nanoseconds."""
@@ -95,3 +113,23 @@ class CloudReader:
         else:
             # The sensor's layout, which stays so.
             self._node.get_logger().warning(f"{text} (parameter 'time_field')", once=True)
+
+
+def _nanoseconds(stamp) -> int:
+    """Return a builtin_interfaces/Time in nanoseconds; rclpy knows none before time 0."""
+    if stamp.sec < 0:
+        raise StampError(f"its stamp, {stamp.sec} s, lies before time 0")
+    return Time.from_msg(stamp).nanoseconds
+
+
+def _check_begin(points: np.ndarray, scan: Scan, stamp_ns: int) -> None:
+    """Refuse a sweep that begins before time 0: so might the pose's stamp, that of its end."""
+    times = scan.point_times.times
+    if times is None or not len(times) or stamp_ns + 1e9 * times.min() >= 0.0:
+        return
+    # Only of points that have a return: others may have any time.
+    xyz = coordinates(points)
+    used = times[np.isfinite(xyz).all(axis=1) & (xyz != 0.0).any(axis=1)]
+    before = -1e-9 * stamp_ns - used.min(initial=np.inf)
+    if before > 0.0:
+        raise StampError(f"its points begin {before:.3f} s before time 0")

@@ -44,12 +44,17 @@ def listen(
     mounts : SensorMounts
         Where the sensor sits.
     seconds : callable
-        Turns a message's stamp into seconds on odometry's clock.
+        Turns a message's stamp into seconds on odometry's clock; ValueError where it cannot.
     """
     if config.prior == "none":
         return None
     wheels = config.prior == "wheel_odometry"
     prior = WheelOdometry() if wheels else Gyroscope()
+
+    def drop(reason: str) -> None:
+        reason = f"{config.prior}: {reason}"
+        node.counters.count(f"dropped: {config.prior}", reason=reason)
+        node.get_logger().warning(f"dropped, {reason}", throttle_duration_sec=5.0)
 
     def on_wheels(message: Odometry) -> None:
         node.counters.count("wheel_odometry in")
@@ -57,23 +62,28 @@ def listen(
         if T_base_child is None:
             return
         try:
+            stamp = seconds(message.header.stamp)
             T_odom_child = matrix_from_pose(message.pose.pose)
         except ValueError as error:
-            node.counters.count("dropped: wheel_odometry", reason=f"wheel_odometry: {error}")
+            drop(str(error))
             return
-        prior.add(seconds(message.header.stamp), T_odom_child @ se3.inverse(T_base_child))
+        prior.add(stamp, T_odom_child @ se3.inverse(T_base_child))
 
     def on_imu(message: Imu) -> None:
         node.counters.count("imu in")
         if message.angular_velocity_covariance[0] < 0.0:
-            reason = "imu: its covariance says that it has no angular velocity"
-            node.counters.count("dropped: imu", reason=reason)
+            drop("its covariance says that it has no angular velocity")
             return
         T_base_imu = mounts.lookup(message.header.frame_id)
-        if T_base_imu is not None:
-            rate = message.angular_velocity
-            in_base = T_base_imu[:3, :3] @ np.array([rate.x, rate.y, rate.z])
-            prior.add(seconds(message.header.stamp), in_base)
+        if T_base_imu is None:
+            return
+        try:
+            stamp = seconds(message.header.stamp)
+        except ValueError as error:
+            drop(str(error))
+            return
+        rate = message.angular_velocity
+        prior.add(stamp, T_base_imu[:3, :3] @ np.array([rate.x, rate.y, rate.z]))
 
     kind, callback = (Odometry, on_wheels) if wheels else (Imu, on_imu)
     node.subscribe(kind, config.prior, callback, qos.sensor_data(_QUEUE), expected=True)

@@ -3,11 +3,13 @@
 Each situation is one of those in which odometry on robots is reported to fail.
 """
 
+import copy
 import itertools
 import re
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry, Path
 from registration.ray_cast_yard import CORRIDOR, HEIGHT, PERIOD, drive
@@ -18,6 +20,7 @@ from tf2_msgs.msg import TFMessage
 from yard_clouds import (
     EPOCH_NS,
     SECOND_NS,
+    XYZT,
     cloud,
     drive_of,
     registered_here,
@@ -359,6 +362,10 @@ def beyond_its_step(message):
     message.fields[3].offset = 16
 
 
+def before_time_0(message):
+    message.header.stamp.sec = -5
+
+
 def emptied(message):
     message.width = message.row_step = 0
     message.data = []
@@ -378,6 +385,7 @@ def tiny(message):
         (of_unknown_type, "dropped: malformed", "field 'y' has the unknown datatype 0"),
         (without_z, "dropped: malformed", "no field z; the cloud has x y height"),
         (beyond_its_step, "dropped: malformed", "field 'time' ends at byte 24, beyond point_step"),
+        (before_time_0, "dropped: malformed", "its stamp, -5 s, lies before time 0"),
         (emptied, "dropped: empty", "a cloud without points"),
         (tiny, "dropped: skipped", "usable points of 20"),
     ],
@@ -414,6 +422,9 @@ def test_two_lidars_with_mounts_of_their_own_alternate_on_one_topic(node, curve_
         node.player.publish(message)
     dropped(3)
     assert len(node.odometry) == before
+    said = node.says()
+    assert said["level"] != DiagnosticStatus.OK
+    assert "cloud dropped: no transform from '/lidar_left'" in said["message"]
     assert "no transform from 'lidar_left' to 'base_link' on /tf_static yet" in node.process.output
     assert node.process.output.count("leading slash") == 1
 
@@ -432,12 +443,21 @@ def test_two_lidars_with_mounts_of_their_own_alternate_on_one_topic(node, curve_
     assert {answer.child_frame_id for answer in answers} == {"base_link"}
     assert node.process.output.count("leading slash") == 1
 
+    # A mount is constant: one that is not is told of, but not one that is only rounded.
+    mount = MOUNTS["lidar_left"]
+    for change in ([5e-4, 0, 0, 0, 0, 5e-4], [0.003, 0, 0, 0, 0, 0], [0.003, 0, 0, 0, 0, 0.002]):
+        tell_mounts(node, lidar_left=mount @ mount_matrix(change))
+    node.process.wait_for_output("changed by 0.0000 m and 0.0020 rad", 20.0)
+    changes = re.findall("the mount of '(.*)' changed by ([0-9.]+) m", node.process.output)
+    assert changes == [("lidar_left", "0.0030"), ("lidar_left", "0.0000")]
+    tell_mounts(node)
 
-def tell_mounts(node):
+
+def tell_mounts(node, **others):
     if not hasattr(node, "mounts"):
         node.mounts = node.probe.speak(TFMessage, "/tf_static", qos.LATCHED)
     stamp = PointCloud2().header.stamp
-    edges = [stamped_transform(stamp, "base_link", f, T) for f, T in MOUNTS.items()]
+    edges = [stamped_transform(stamp, "base_link", f, T) for f, T in {**MOUNTS, **others}.items()]
     node.mounts.publish(TFMessage(transforms=edges))
 
 
@@ -507,6 +527,11 @@ def test_reset_and_initial_pose(node, sixty, curve_at):
     np.testing.assert_allclose(poses(node.play(sixty[:2]))[0], np.eye(4), atol=1e-12)
 
     message.header.frame_id = "/odom"
+    message.pose.pose.position.x = 1e300
+    publisher.publish(message)
+    node.process.wait_for_output("initialpose ignored: position [1e+300, 5400000.0625, 30.0]", 20.0)
+    assert "must be within 1e+07 m of the origin, where float64 keeps" in node.process.output
+    set_pose(message.pose.pose, start)
     restarts = node.counted("restarts")
     publisher.publish(message)
     restarts()
@@ -626,3 +651,54 @@ def test_diagnostics_say_what_is_in_use(node, sixty):
     assert float(said["max_dist [m]"]) == pytest.approx(4 * float(said["voxel [m]"]), rel=1e-3)
     assert "the map begins (first scan): voxel 0." in node.process.output
     assert all(float(said[f"odometry {p} [ms]"]) > 0 for p in ("p50", "p95", "p99"))
+
+
+def ending_before_time_0(message):
+    """Stamped 0.05 s, with points from 0.1 s to 0.06 s before that; the first have no return."""
+    points = np.frombuffer(bytes(message.data), XYZT).copy()
+    points["time"] = 0.4 * points["time"] - 0.1
+    message.data = points.tobytes()
+    message.header.stamp.sec, message.header.stamp.nanosec = 0, 50_000_000
+
+
+def in_a_frame_nobody_knows(message):
+    message.header.frame_id = "nowhere"
+
+
+# What was tracked is no comfort while nothing that comes can be used.
+def test_clouds_that_cannot_be_used_are_not_called_tracking(node, sixty, sixty_here):
+    def says(level, *texts):
+        said = node.says()
+        return said["level"] == level and all(text in said["message"] for text in texts)
+
+    def sent(spoil):
+        message = copy.deepcopy(sixty[3])
+        spoil(message)
+        node.player.publish(message)
+
+    node.play(sixty[:3])
+    wait_for(lambda: says(DiagnosticStatus.OK, "tracking"), what="the diagnostics")
+    malformed = node.counted("dropped: malformed")
+    for spoil, complaint in (
+        (ending_before_time_0, "cloud dropped: its points begin 0.050 s before time 0"),
+        (shortened, "bytes in all, but carries"),
+        (in_a_frame_nobody_knows, "cloud dropped: no transform from 'nowhere'"),
+    ):
+        sent(spoil)
+        wait_for(
+            lambda text=complaint: text in node.says()["message"],
+            what=lambda: f"the reason; it says {node.says()}",
+        )
+        assert node.says()["level"] != DiagnosticStatus.OK
+    malformed(2)
+
+    def no_pose():
+        sent(emptied)
+        return says(DiagnosticStatus.ERROR, "no pose for ", "s: cloud dropped: a cloud without")
+
+    wait_for(no_pose, what=lambda: f"the diagnostics to say so; {node.says()}")
+    found = poses(node.play(sixty[3:5]))
+    wait_for(lambda: says(DiagnosticStatus.OK, "tracking"), what="the diagnostics")
+    expected = [result.T_odom_base for result in sixty_here[0][3:5]]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert int(node.says().get("exceptions", 0)) == 0

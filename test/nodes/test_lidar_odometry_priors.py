@@ -80,9 +80,14 @@ def test_wheel_odometry_carries_a_2d_lidar_over_a_gap(nodes, probe, curve_at):
         message = Odometry(header=stamped(at, "wheels"), child_frame_id="axle")
         set_pose(message.pose.pose, T_wheels_base @ T_base_axle)
         messages.append(message)
+    # Before time 0 nothing happened.
+    messages.insert(50, Odometry(header=header(-3 * SECOND_NS, "wheels"), child_frame_id="axle"))
     clouds = [cloud(ring(sweep(curve_at, at, seed=k)), at) for k, at in enumerate(BEGINS)]
     found = play(probe, messages, clouds, "wheel_odometry", wheels, player, odometry)
 
+    said = probe.diagnostics("lidar_odometry")
+    assert said["dropped: wheel_odometry"] == "1" and "exceptions" not in said
+    assert said["newest reason"] == "wheel_odometry: its stamp, -3 s, lies before time 0"
     parameters = {"planar": True, "min_range": 0.3}
     expected, _ = registered_here(clouds, prior=prior, **parameters)
     np.testing.assert_allclose(found, [r.T_odom_base for r in expected], atol=1e-6)
@@ -98,7 +103,7 @@ def test_wheel_odometry_carries_a_2d_lidar_over_a_gap(nodes, probe, curve_at):
 
 
 def test_a_gyroscope_is_turned_into_the_base_frame(nodes, probe, curve_at):
-    nodes.start("lidar_odometry", "-p", "lossless:=true", "-p", "prior:=imu")
+    process = nodes.start("lidar_odometry", "-p", "lossless:=true", "-p", "prior:=imu")
     odometry = probe.listen(Odometry, "/odom", qos.reliable(100))
     imu = probe.speak(Imu, "/imu", qos.reliable(1000))
     player = probe.speak(PointCloud2, "/points", qos.KEEP_ALL)
@@ -118,6 +123,7 @@ def test_a_gyroscope_is_turned_into_the_base_frame(nodes, probe, curve_at):
     # One that says of itself that it knows no angular velocity, and would be far off.
     messages.insert(50, Imu(header=stamped(1.9, "imu_link"), angular_velocity=Vector3(x=9.0)))
     messages[50].angular_velocity_covariance[0] = -1.0
+    messages.insert(51, Imu(header=header(-3 * SECOND_NS, "imu_link")))
     clouds = [cloud(sweep(curve_at, at, seed=k), at) for k, at in enumerate(BEGINS)]
     found = play(probe, messages, clouds, "imu", imu, player, odometry)
 
@@ -125,4 +131,6 @@ def test_a_gyroscope_is_turned_into_the_base_frame(nodes, probe, curve_at):
     np.testing.assert_allclose(found, [r.T_odom_base for r in expected], atol=1e-6)
     blind, _ = registered_here(clouds)
     assert np.abs(found - [r.T_odom_base for r in blind]).max() > 1e-4
-    assert probe.diagnostics("lidar_odometry")["dropped: imu"] == "1"
+    said = probe.diagnostics("lidar_odometry")
+    assert said["dropped: imu"] == "2" and "exceptions" not in said
+    assert process.output.count("dropped, imu: ") == 1 and "Traceback" not in process.output

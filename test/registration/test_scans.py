@@ -42,6 +42,9 @@ def test_a_mount_of_no_numbers_is_none_and_of_five_is_refused():
     assert mount_matrix(()) is None
     with pytest.raises(ConfigurationError, match="'lidar_mount' has 5 numbers"):
         mount_matrix((1.0, 2.0, 3.0, 4.0, 5.0))
+    for far in (1.1e7, -1e300, np.nan):
+        with pytest.raises(ConfigurationError, match=r"'lidar_mount': position .* within 1e\+07 m"):
+            mount_matrix((0.0, far, 0.0, 0.0, 0.0, 0.0))
 
 
 def test_stamps_keep_their_nanoseconds():
