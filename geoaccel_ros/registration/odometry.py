@@ -51,7 +51,7 @@ _REMATCH = 0.05
 # Steps below this end the iteration: metres and radians.
 _STEP = 1e-4
 # A direction with less than this part of the best one's information is left to the prediction.
-_UNOBSERVED = 4e-3
+_UNOBSERVED = 3e-3
 # Nobody knows whether a body moves along such a direction. Slower than this in all the others, it
 # stands: metres and (at the root mean square range) metres a second.
 _REST = 0.05
@@ -78,7 +78,7 @@ class OdometryConfig(Configuration):
     voxel: float = parameter(
         0.0,
         "Edge of the local map's voxels, 0.01 m or more; 0: 4 % of the first scan's root mean "
-        "square range, more where its points lie wide apart, 0.02 to 1.5 m",
+        "square range, more where its points lie wide apart, 0.02 to 0.8 m",
         unit="m",
         minimum=0.0,
         maximum=10.0,

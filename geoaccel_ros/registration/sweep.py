@@ -17,7 +17,7 @@ MATCHED_POINTS_VOXEL = 1.25
 # bounds in metres: 0.8 m on a street, 0.3 m in a yard of 24 m. Half as much costs twice the time
 # and gains nothing; twice as much doubles the error.
 _VOXEL_PER_RANGE = 0.04
-_VOXELS = (0.02, 1.5)
+_VOXELS = (0.02, 0.8)
 # Points that a normal needs, and how many of a scan's are asked for their neighbours.
 _NEIGHBOURS = 6
 _ASKED = 2000

@@ -11,10 +11,13 @@ import pytest
 from geoaccel_ros.backend import cuda_problem
 from geoaccel_ros.pointcloud.files import read_points
 from geoaccel_ros.pointcloud.layout import coordinates
+from geoaccel_ros.pointcloud.recordings import open_recording
+from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import RegistrationWarning, register, se3
 from geoaccel_ros.registration.deskew import deskew
 from geoaccel_ros.registration.metrics import path_length, relative_pose_error
 from geoaccel_ros.registration.odometry import Odometry, OdometryConfig
+from geoaccel_ros.registration.scans import ScanReader
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -52,6 +55,23 @@ def run(frames):
     poses = np.array([r.T_odom_base for r in results])
     assert np.isfinite(poses).all()
     return poses, np.array([pose for *_, pose in frames])
+
+
+def test_car_on_a_motorway_at_once():
+    """A forward-looking lidar at 23 m/s from the first scan on, the sides of the road all there is.
+
+    The truth is that of registering the scans two by two, from 2.2 m: 2.29 to 2.33 m a scan.
+    """
+    odometry, reader = Odometry(OdometryConfig()), ScanReader(PointTimesConfig())
+    bag = SHARED / "data" / "rosbags_pointcloud2" / "luminar_pointcloud_ros1.bag"
+    with open_recording(bag, None) as recording:
+        scans = [reader.read(c.points, c.stamp_ns, np.eye(4)) for c in recording.clouds()]
+    results = [odometry.register(s.xyz, s.point_times.times, s.stamp) for s in scans]
+    assert [r.status for r in results] == ["seeded"] + ["registered"] * 4
+    steps = np.diff([r.T_odom_base[:3, 3] for r in results], axis=0)
+    np.testing.assert_allclose(steps[:, 1], 2.31, atol=0.12)
+    assert np.abs(steps[:, 0]).max() < 0.15
+    assert sum(len(r.degenerate) for r in results) == 0
 
 
 # A road without houses among them, where few points hold the pose.
