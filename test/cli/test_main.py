@@ -55,7 +55,7 @@ def test_wrong_usage_is_status_2(arguments):
         (["bench", "mppi", "--json", "absent/x.json"], "cannot write 'absent/x.json'"),
         (["bench", "mppi", "--output", "/proc/nowhere"], "cannot make folder '/proc/nowhere'"),
         (["bench", "mppi", "--samples", "1"], "parameter 'samples' is 1"),
-        (["bench", "odometry", "--seconds", "0.01"], "no scan is complete after 0.01 s"),
+        (["bench", "odometry", "--data", "absent"], "'absent' is no folder"),
         (["bench", "compression", "--cloud", "absent.npy"], "absent.npy"),
         (["bench", "compression", "--device", "absent"], "no OpenCL device matches 'absent'"),
         (["info", "--json", "/proc/nowhere/x.json"], "cannot write '/proc/nowhere/x.json'"),

@@ -5,7 +5,9 @@ Each situation is one of those in which odometry on robots is reported to fail.
 
 import copy
 import itertools
+import os
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -628,8 +630,13 @@ def test_clouds_that_the_middleware_lost_are_counted(node, still_at):
     before = node.says_now()
     hasty = node.probe.speak(PointCloud2, "/points", qos.reliable(1))
     node.probe.wait_for_connections("lidar_odometry", publishers_of_points=2)
-    for message in clouds:
-        hasty.publish(message)
+    # Stopped, so that it cannot take them as they come, however fast the machine is.
+    os.kill(node.process.pid, signal.SIGSTOP)
+    try:
+        for message in clouds:
+            hasty.publish(message)
+    finally:
+        os.kill(node.process.pid, signal.SIGCONT)
 
     def since(*names):
         said = node.says()
