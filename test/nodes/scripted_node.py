@@ -4,6 +4,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from rclpy.duration import Duration
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -39,6 +40,8 @@ class Scripted(ManagedNode):
 
     def deactivate(self):
         self._publisher.publish(String(data="safe"))
+        # A publisher that ends takes along what has not arrived.
+        self._publisher.wait_for_all_acked(Duration(seconds=0.5))
 
     def cleanup(self):
         print("cleanup", flush=True)

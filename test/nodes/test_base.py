@@ -24,8 +24,7 @@ SCRIPT = str(Path(__file__).with_name("scripted_node.py"))
 def test_a_signal_ends_the_node_cleanly_and_its_last_word_is_heard(nodes, probe, number):
     said = probe.listen(String, "/said", qos.RELIABLE)
     process = nodes.start(SCRIPT)
-    wait_for(lambda: probe.node.count_publishers("/said"), what="the node's publisher")
-    time.sleep(0.5)  # the graph knows endpoints a moment before they are matched
+    probe.wait_for_connections("scripted", subscribers_of_said=1)
     status, seconds = process.stop(number)
     assert status == 0
     assert seconds < 2.0
