@@ -155,7 +155,8 @@ class OdometryResult:
     status : str
         "seeded": the scan became the map, at the initial pose. "registered": the pose is measured.
         "skipped": the scan was unusable and changed nothing. "failed": it did not fit the map,
-        which it left untouched. The pose is the prediction for the last two.
+        which it left untouched, or the first scan, whose place it took. The pose is the prediction
+        for the last two.
     reason : str
         Why, for all but "registered", where it may be empty.
     stamp : float, seconds
@@ -181,7 +182,8 @@ class OdometryResult:
         Unit directions of motion, [x y z] and [roll pitch yaw] in the odom frame's axes, that the
         scene does not fix: there the pose is the prediction, and its covariance says so.
     lost : bool
-        No scan was registered for two seconds: the pose is a guess until one is, or a reset.
+        No scan was registered for two seconds, or since the first one: the pose is a guess until
+        one is, or a reset.
     """
 
     status: str
