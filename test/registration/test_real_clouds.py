@@ -83,12 +83,13 @@ CLOUDS = (
 )
 
 
-@pytest.mark.parametrize("file", CLOUDS)
-def test_sensors_from_16_to_128_beams_started_at_5_m_s(file):
+# In voxels that are too large for it the road hangs on few points, which are outliers at first.
+@pytest.mark.parametrize(("file", "voxel"), [(file, 0.0) for file in CLOUDS] + [(CLOUDS[2], 1.5)])
+def test_sensors_from_16_to_128_beams_started_at_5_m_s(file, voxel):
     """One real cloud, seen as if the sensor had moved; each time with noise of its own."""
     xyz = coordinates(read_points(SHARED / "data" / file)).astype(np.float64)
     rng = np.random.default_rng(0)
-    odometry = Odometry(OdometryConfig())
+    odometry = Odometry(OdometryConfig(voxel=voxel))
     for k in range(6):
         truth = se3.exp(k * np.array([0.5, 0.05, 0.0, 0.0, 0.0, 0.05]))
         seen = se3.apply(se3.inverse(truth), xyz + rng.normal(0.0, 0.01, xyz.shape))
