@@ -9,6 +9,8 @@ from geoaccel_ros.compression.errors import CodecError
 
 # A Morton code of 64 bits has 21 for each axis.
 MAX_DEPTH = 21
+# A double counts integers without gaps up to here, and so does the grid.
+_MAX_CELL = 2**53
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,22 @@ class Grid:
     def centres(self, cells: np.ndarray, axis: int) -> np.ndarray:
         """Return the centres in metres, float64 (M,), of cells (M,) relative to the origin."""
         return (cells.astype(np.int64) + self.origin[axis]) * self.step
+
+
+def check_grid(grid: Grid, types: list[np.dtype]) -> None:
+    """Check what a stream says of its grid.
+
+    Raises
+    ------
+    CodecError
+        If the step is no length, or a coordinate within the grid would exceed its type.
+    """
+    if not (math.isfinite(grid.step) and grid.step > 0):
+        raise CodecError("damaged stream: the step is not a positive number")
+    for first, dtype in zip(grid.origin, types, strict=True):
+        reach = max(abs(first), abs(first + 2**grid.depth))
+        if reach > _MAX_CELL or reach * grid.step > float(np.finfo(dtype).max):
+            raise CodecError("damaged stream: coordinates beyond their type's range")
 
 
 def _round_up(value: float) -> float:
