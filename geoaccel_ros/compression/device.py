@@ -1,6 +1,7 @@
 """The OpenCL device: chosen by name, programs from package resources, buffers reused."""
 
 import os
+import re
 import warnings
 from dataclasses import dataclass, field
 from importlib import resources
@@ -13,6 +14,9 @@ from geoaccel_ros.compression.errors import CodecError, DeviceError
 _SOURCES = "geoaccel_ros.compression.opencl"
 # Enough to fill any device; what a kernel or device allows may be less.
 _PREFERRED_GROUP_SIZE = 256
+# What a GPU executes in step.
+_SERIAL_GROUP_SIZE = 32
+_INCLUDE = re.compile(r'#include "(\w+\.cl)"')
 # PoCL's name for it until version 3, and since.
 _POCL_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
@@ -27,6 +31,8 @@ class Device:
         ``platform: device``, as OpenCL reports them.
     is_cpu, has_fp64 : bool
     compute_units : int
+    local_bytes : int
+        Local memory of a work-group.
     """
 
     name: str
@@ -35,6 +41,7 @@ class Device:
     is_cpu: bool
     has_fp64: bool
     compute_units: int
+    local_bytes: int
     _buffers: dict[str, cl.Buffer] = field(default_factory=dict)
 
     @classmethod
@@ -76,21 +83,35 @@ class Device:
             is_cpu=bool(chosen.type & cl.device_type.CPU),
             has_fp64=bool(chosen.double_fp_config),
             compute_units=chosen.max_compute_units,
+            local_bytes=chosen.local_mem_size,
         )
 
     def program(self, file_name: str, options: tuple[str, ...] = ()) -> cl.Program:
         """Build the package's OpenCL C source of this name."""
-        source = resources.files(_SOURCES).joinpath(file_name).read_text(encoding="utf-8")
+        return self.build(_source(file_name), options)
+
+    def build(self, source: str, options: tuple[str, ...] = ()) -> cl.Program:
+        """Build OpenCL C, in which ``#include "name.cl"`` stands for the package's source, once."""
+        source = with_includes(source)
         with warnings.catch_warnings():
             # NVIDIA's compiler remarks on kernels that are as they should be.
             warnings.simplefilter("ignore", cl.CompilerWarning)
             return cl.Program(self.context, source).build(options=list(options))
 
-    def group_size(self, kernel: cl.Kernel) -> int:
-        """Return a work-group size that this kernel can have on this device."""
+    def group_size(self, kernel: cl.Kernel, local_bytes: int = 0) -> int:
+        """Return a work-group size that this kernel can have on this device.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        local_bytes : int
+            Local memory that each of its work-items needs.
+        """
         limit = kernel.get_work_group_info(
             cl.kernel_work_group_info.WORK_GROUP_SIZE, self.queue.device
         )
+        if local_bytes:
+            limit = min(limit, self.local_bytes // local_bytes)
         return min(_PREFERRED_GROUP_SIZE, limit)
 
     def buffer(self, name: str, size: int) -> cl.Buffer:
@@ -104,6 +125,8 @@ class Device:
         CodecError
             If the device has no buffer of that size.
         """
+        # OpenCL has no empty buffers.
+        size = max(size, 1)
         present = self._buffers.get(name)
         if present is None or present.size < size:
             limit = self.context.devices[0].max_mem_alloc_size
@@ -121,13 +144,15 @@ class Device:
     def upload(self, name: str, array: np.ndarray) -> cl.Buffer:
         """Return the buffer of this name after copying ``array`` to its beginning."""
         buffer = self.buffer(name, array.nbytes)
-        cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
+        if array.nbytes:
+            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
         return buffer
 
     def download(self, buffer: cl.Buffer, count: int, dtype: str, offset: int = 0) -> np.ndarray:
         """Return ``count`` values from byte ``offset`` of ``buffer`` on, once kernels are done."""
         array = np.empty(count, dtype)
-        cl.enqueue_copy(self.queue, array, buffer, src_offset=offset)
+        if count:
+            cl.enqueue_copy(self.queue, array, buffer, src_offset=offset)
         return array
 
     def launch(self, kernel: cl.Kernel, items: int, *arguments) -> None:
@@ -138,10 +163,44 @@ class Device:
         group = self.group_size(kernel)
         self.launch_groups(kernel, -(-items // group), group, *arguments)
 
+    def launch_serial(self, kernel: cl.Kernel, items: int, *arguments) -> None:
+        """Queue ``kernel``, whose work-items each do long work in sequence.
+
+        On a GPU they are spread over as many compute units as there can be.
+        """
+        group = 1 if self.is_cpu else min(_SERIAL_GROUP_SIZE, self.group_size(kernel))
+        self.launch_groups(kernel, -(-items // group), group, *arguments)
+
     def launch_groups(self, kernel: cl.Kernel, groups: int, group: int, *arguments) -> None:
         """Queue ``kernel`` with this number of work-groups, each of ``group`` work-items."""
         typed = [np.uint32(a) if isinstance(a, int) else a for a in arguments]
         kernel(self.queue, (groups * group,), (group,), *typed)
+
+
+def _source(file_name: str) -> str:
+    return resources.files(_SOURCES).joinpath(file_name).read_text(encoding="utf-8")
+
+
+def with_includes(source: str) -> str:
+    """Return OpenCL C with the package's sources in place of the lines that include them.
+
+    Each is included once, where it is first wanted; the compiler sees no files.
+    """
+    included = set()
+
+    def replaced(line: str) -> str:
+        match = _INCLUDE.fullmatch(line)
+        if not match:
+            return line
+        if match[1] in included:
+            return ""
+        included.add(match[1])
+        return resolved(_source(match[1]))
+
+    def resolved(text: str) -> str:
+        return "\n".join(map(replaced, text.splitlines()))
+
+    return resolved(source)
 
 
 def _devices_present() -> list[cl.Device]:

@@ -1,0 +1,69 @@
+// Integers as binary events: exponential Golomb codes with contexts where these tell something.
+#include "coder.cl"
+
+// The class of a magnitude is the position of its leading bit. So many classes have an own context for "of a higher
+// class"; larger ones share the last. So many, from class 1 on, have own contexts for the two bits below the leading.
+#define MAGNITUDE_CLASSES 32
+#define MANTISSA_CLASSES 12
+// Those after the zero flag's and the sign's.
+#define INTEGER_CONTEXTS (2 + MAGNITUDE_CLASSES + 3 * MANTISSA_CLASSES)
+
+// The `bits` lowest bits of value, as often 0 as 1; at most 64.
+ulong code_even_bits(coder_t *coder, ulong value, uint bits)
+{
+    ulong coded = 0;
+    while (bits > 0) {
+        --bits;
+        coded = coded << 1 | code_bit(coder, EVEN, (uint)(value >> bits) & 1);
+    }
+    return coded;
+}
+
+// A number of `bits` bits, highest first, a context for each prefix: 2^bits contexts from base.
+uint code_tree(coder_t *coder, uint base, uint value, uint bits)
+{
+    uint node = 1;
+    while (bits > 0) {
+        --bits;
+        node = node << 1 | code_bit(coder, base + node, value >> bits & 1);
+    }
+    // Without the leading one that told the nodes apart.
+    return node ^ (1u << (31 - clz(node)));
+}
+
+// A number that is not 0, with the contexts from base that follow the zero flag's and the sign's.
+ulong code_magnitude(coder_t *coder, uint base, ulong magnitude)
+{
+    // Nothing is wanted when decoding.
+    const uint wanted = 63 - (uint)clz(magnitude | 1);
+    uint class = 0;
+    while (class < 63 && code_bit(coder, base + min(class, (uint)MAGNITUDE_CLASSES - 1), wanted > class))
+        ++class;
+    if (class == 0)
+        return 1;
+    const uint context = base + MAGNITUDE_CLASSES + 3 * (min(class, (uint)MANTISSA_CLASSES) - 1);
+    const uint second = code_bit(coder, context, (uint)(magnitude >> (class - 1)) & 1);
+    if (class == 1)
+        return 2 | second;
+    const uint third = code_bit(coder, context + 1 + second, (uint)(magnitude >> (class - 2)) & 1);
+    const ulong top = 4 | second << 1 | third;
+    return top << (class - 2) | code_even_bits(coder, magnitude, class - 2);
+}
+
+// Any number of 64 bits, with the contexts [base, base + INTEGER_CONTEXTS).
+ulong code_unsigned(coder_t *coder, uint base, ulong value)
+{
+    if (code_bit(coder, base, value == 0))
+        return 0;
+    return code_magnitude(coder, base + 2, value);
+}
+
+long code_integer(coder_t *coder, uint base, long value)
+{
+    if (code_bit(coder, base, value == 0))
+        return 0;
+    const uint negative = code_bit(coder, base + 1, value < 0);
+    // Unsigned, so that the lowest number's magnitude is right too.
+    const ulong magnitude = code_magnitude(coder, base + 2, value < 0 ? 0 - (ulong)value : (ulong)value);
+    return (long)(negative ? 0 - magnitude : magnitude);
+}

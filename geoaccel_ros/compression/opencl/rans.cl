@@ -1,0 +1,102 @@
+// Events to words: counted for the choice of probabilities, then encoded chunk by chunk. coder.cl decodes.
+#include "coder.cl"
+
+// The bin of an event: its own, or one of the two behind all, for what is skipped and what is no event.
+uint bin_of(uint event, uint bins)
+{
+    return event < bins ? event : bins + (event != NO_EVENT);
+}
+
+// A histogram of bins + 2 counts for each work-item, which takes a run of events.
+kernel void count_runs(global const ushort *events, uint count, uint bins, uint items, global uint *histograms)
+{
+    const uint item = get_global_id(0);
+    if (item >= items)
+        return;
+    const uint run = (count + items - 1) / items;
+    const uint begin = min(item * run, count), end = min(begin + run, count);
+    global uint *histogram = histograms + (ulong)item * (bins + 2);
+    for (uint bin = 0; bin < bins + 2; ++bin)
+        histogram[bin] = 0;
+    for (uint i = begin; i < end; ++i)
+        ++histogram[bin_of(events[i], bins)];
+}
+
+// One for each work-group, made in local memory.
+kernel void count_in_groups(global const ushort *events, uint count, uint bins, global uint *histograms,
+                            local uint *histogram)
+{
+    const uint lane = get_local_id(0), lanes = get_local_size(0);
+    for (uint bin = lane; bin < bins + 2; bin += lanes)
+        histogram[bin] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_global_id(0); i < count; i += get_global_size(0))
+        atomic_inc(&histogram[bin_of(events[i], bins)]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint bin = lane; bin < bins + 2; bin += lanes)
+        histograms[(ulong)get_group_id(0) * (bins + 2) + bin] = histogram[bin];
+}
+
+kernel void sum_histograms(global const uint *histograms, uint rows, uint columns, global uint *sums)
+{
+    const uint column = get_global_id(0);
+    if (column >= columns)
+        return;
+    uint sum = 0;
+    for (uint row = 0; row < rows; ++row)
+        sum += histograms[(ulong)row * columns + column];
+    sums[column] = sum;
+}
+
+// What encodes a bit of some probability. With f its frequency among 2^15: state / f is the high half of
+// state * reciprocal, which is 2^64 / f rounded up (Granlund and Montgomery, 1994).
+typedef struct {
+    ulong reciprocal;
+    uint frequency;
+    uint bias;
+} symbol_t;
+
+// A work-item encodes a chunk backwards, as the decoder will want its bits in order. The words take the place of
+// the events that they encode, at the chunk's end: an event makes one word at most.
+kernel void encode_chunks(global ushort *events, global const uint *starts, uint chunks, uint bins,
+                          global const uchar *table, global const symbol_t *symbols, global uint *word_counts,
+                          global uint *states)
+{
+    const uint chunk = get_global_id(0);
+    if (chunk >= chunks)
+        return;
+    const uint begin = starts[chunk], end = starts[chunk + 1];
+    uint state = INITIAL_STATE, position = end;
+    for (uint i = end; i > begin;) {
+        const uint event = events[--i];
+        // NO_EVENT among them.
+        if (event >= bins)
+            continue;
+        const symbol_t symbol = symbols[table[event >> 1] << 1 | (event & 1)];
+        if (state >= symbol.frequency << (32 - PROBABILITY_BITS)) {
+            events[--position] = (ushort)state;
+            state >>= 16;
+        }
+        state += (uint)mul_hi((ulong)state, symbol.reciprocal) * ((1u << PROBABILITY_BITS) - symbol.frequency)
+               + symbol.bias;
+    }
+    word_counts[chunk] = end - position;
+    states[chunk] = state;
+}
+
+// A work-group moves a chunk's words to their place behind the chunk's state.
+kernel void gather_words(global const ushort *events, global const uint *starts, global const uint *states,
+                         global const uint *chunk_words, global ushort *words)
+{
+    const uint chunk = get_group_id(0), lane = get_local_id(0), lanes = get_local_size(0);
+    const uint first = chunk_words[chunk], count = chunk_words[chunk + 1] - first;
+    if (count < 2)
+        return;
+    if (lane == 0) {
+        words[first] = (ushort)(states[chunk] >> 16);
+        words[first + 1] = (ushort)states[chunk];
+    }
+    const uint source = starts[chunk + 1] - (count - 2);
+    for (uint i = lane; i < count - 2; i += lanes)
+        words[first + 2 + i] = events[source + i];
+}

@@ -1,0 +1,373 @@
+"""Entropy coding of binary events with contexts: static probabilities, rANS, chunks in parallel.
+
+An event is a uint16, ``context << 1 | bit``, with a context below 32767; 0xFFFF is skipped.
+A section holds the events of one stage, in chunks that are decoded independently. All is
+little-endian; "number" is an unsigned LEB128 number of at most 5 bytes:
+
+- number of contexts r whose probability differs from the prior's;
+- r numbers: contexts between one of these and the one before (the first: before context 1);
+- r bytes: their probabilities' indices;
+- a number for each chunk: its words;
+- the words, uint16, chunk after chunk.
+
+Index i of a probability: ``PROBABILITIES[i]`` of 2**15 is the chance of bit 1. With the odds
+o(0) = 2**32 and o(k + 1) = 12 * o(k) // 13, that of index 128 - k is
+2**15 * o(k) / (o(k) + 2**32), rounded to the nearest and at least 1, and that of 128 + k is 2**15
+less that. Context 0 always has index 128.
+
+A chunk's first two words are the decoder's first state x, high word first. A bit of a context of
+probability p takes s = x mod 2**15: it is 1 if s < p; x becomes p * (x >> 15) + s, or
+(2**15 - p) * (x >> 15) + s - p for 0; if that is below 2**16, the next word is appended to it:
+x << 16 | word. After the last bit, x is 2**16 and no word is left. A chunk without words has no
+bits.
+"""
+
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+import pyopencl as cl
+
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.errors import CodecError
+
+_TABLES = "geoaccel_ros.compression.tables"
+_PROBABILITY_BITS = 15
+_ONE = 1 << _PROBABILITY_BITS
+_INITIAL_STATE = 1 << 16
+EVEN_INDEX = 128
+MAX_CONTEXTS = 32767
+_NO_EVENT = 0xFFFF
+_MAX_NUMBER_BYTES = 5
+# A cost is in 2**-24 bits: 2**32 events of 15 bits fit an int64.
+_BIT = 1 << 24
+# What sending a context costs: its index, and the gap, which is one byte most often.
+_SENT_COST = 16 * _BIT
+# Work-groups that count events, for each compute unit of the device.
+_COUNTING_GROUPS = 2
+
+
+def _probabilities() -> np.ndarray:
+    """Return the chance of bit 1 of each index, uint16 (256,), as described above."""
+    # In integers, that every machine has the same.
+    odds, below = 1 << 32, []
+    for _ in range(EVEN_INDEX + 1):
+        below.append(max(1, (odds * _ONE + (odds + (1 << 32)) // 2) // (odds + (1 << 32))))
+        odds = odds * 12 // 13
+    return np.array(below[:0:-1] + [_ONE - p for p in below[:EVEN_INDEX]], np.uint16)
+
+
+PROBABILITIES = _probabilities()
+# Cost of a 0 and of a 1, int64 (2, 256).
+_COSTS = np.rint(
+    -np.log2(np.stack([_ONE - PROBABILITIES.astype(float), PROBABILITIES]) / _ONE) * _BIT
+).astype(np.int64)
+# The indices of distinct probabilities, and what the step from one to the next adds to a 0 and
+# saves a 1: costs are convex, so that steps pay up to the best. None beyond the last pays.
+_DISTINCT = np.unique(PROBABILITIES, return_index=True)[1]
+_ADDED = np.zeros(256, np.int64)
+_SAVED = np.zeros(256, np.int64)
+_ADDED[: len(_DISTINCT) - 1] = np.diff(_COSTS[0][_DISTINCT])
+_SAVED[: len(_DISTINCT) - 1] = -np.diff(_COSTS[1][_DISTINCT])
+
+
+def flat_prior(contexts: int) -> np.ndarray:
+    """Return the table that knows nothing, uint8 (contexts,)."""
+    return np.full(contexts, EVEN_INDEX, np.uint8)
+
+
+def prior(name: str) -> np.ndarray:
+    """Return the shipped table of this name, uint8 (contexts,): indices of probabilities."""
+    content = resources.files(_TABLES).joinpath(f"{name}.bin").read_bytes()
+    return np.frombuffer(content, np.uint8)
+
+
+def best_indices(counts: np.ndarray) -> np.ndarray:
+    """Return the cheapest index for each context, uint8 (contexts,).
+
+    Parameters
+    ----------
+    counts : ndarray, shape (contexts, 2), integer
+        How often the bit was 0 and 1.
+    """
+    zeros, ones = counts.astype(np.int64).T
+    best = np.zeros(len(counts), np.int64)
+    for step in (128, 64, 32, 16, 8, 4, 2, 1):
+        last = best + step - 1
+        best += step * (ones * _SAVED[last] > zeros * _ADDED[last])
+    return _DISTINCT[best].astype(np.uint8)
+
+
+def costs(counts: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return the cost of each context's events, int64 (contexts,), in 2**-24 bits."""
+    zeros, ones = counts.astype(np.int64).T
+    return zeros * _COSTS[0][table] + ones * _COSTS[1][table]
+
+
+@dataclass
+class Stream:
+    """A section on the device, ready to be decoded by a stage's kernel.
+
+    Attributes
+    ----------
+    chunks : int
+    words : Buffer
+        uint16, of all chunks.
+    chunk_words : Buffer
+        uint32 (chunks + 1,): where each chunk's words begin.
+    probabilities : Buffer
+        uint16 (contexts,): chance of bit 1.
+    states : Buffer
+        uint32 (chunks, 2): suspended coders.
+    verdicts : Buffer
+        uint8 (chunks,): 1 for a chunk that ended right.
+    """
+
+    device: Device
+    chunks: int
+    words: cl.Buffer
+    chunk_words: cl.Buffer
+    probabilities: cl.Buffer
+    states: cl.Buffer
+    verdicts: cl.Buffer
+
+    @property
+    def arguments(self) -> tuple[cl.Buffer, ...]:
+        """What a kernel's ``CODER`` parameters take when it decodes."""
+        return self.words, self.chunk_words, self.probabilities, self.states, self.verdicts
+
+    def finish(self) -> None:
+        """Wait for the kernels; check that every chunk ended where its encoder began.
+
+        Raises
+        ------
+        CodecError
+            If one did not, or was not decoded.
+        """
+        if not (self.device.download(self.verdicts, self.chunks, "u1") == 1).all():
+            raise CodecError("damaged stream: the events of a chunk do not end where its words do")
+
+
+class EntropyCoder:
+    """Encodes sections, and opens them for the stages' kernels."""
+
+    def __init__(self, device: Device):
+        self._device = device
+        program = device.program("rans.cl")
+        self._count_runs = program.count_runs
+        self._count_in_groups = program.count_in_groups
+        self._sum = program.sum_histograms
+        self._encode = program.encode_chunks
+        self._gather = program.gather_words
+        symbols = _symbols()
+        self._symbols = cl.Buffer(
+            device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=symbols
+        )
+
+    def encode(self, events: cl.Buffer, chunk_starts: np.ndarray, prior: np.ndarray) -> bytes:
+        """Return the section of these events, whose buffer is used up.
+
+        Parameters
+        ----------
+        events : Buffer
+            uint16: events as above. Overwritten.
+        chunk_starts : ndarray, shape (chunks + 1,), uint32
+            Where each chunk's events begin, ascending from 0; the last is the number of events.
+        prior : ndarray, shape (contexts,), uint8
+            The table that the decoder has too.
+
+        Raises
+        ------
+        ValueError
+            If an event's context is not in the table: an error of the stage.
+        """
+        chunks = len(chunk_starts) - 1
+        if chunks == 0 or chunk_starts[-1] == 0:
+            return b"\0" + bytes(chunks)
+        device = self._device
+        replaced, table = self._choose(self.count(events, int(chunk_starts[-1]), len(prior)), prior)
+        starts = device.upload("rans_starts", np.asarray(chunk_starts, np.uint32))
+        word_counts = device.buffer("rans_word_counts", 4 * chunks)
+        states = device.buffer("rans_states", 4 * chunks)
+        device.launch_serial(
+            self._encode, chunks,
+            events, starts, chunks, 2 * len(prior), device.upload("rans_table", table),
+            self._symbols, word_counts, states,
+        )  # fmt: skip
+        counts = device.download(word_counts, chunks, "u4").astype(np.int64)
+        # The state takes two words, unless the chunk has no events.
+        counts += 2 * ((counts > 0) | (device.download(states, chunks, "u4") != _INITIAL_STATE))
+        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+        words = device.buffer("rans_words", 2 * int(ends[-1]))
+        device.launch_groups(
+            self._gather, chunks, 1 if device.is_cpu else device.group_size(self._gather),
+            events, starts, states, device.upload("rans_chunk_words", ends), words,
+        )  # fmt: skip
+        gaps = np.diff(replaced, prepend=0) - 1
+        return b"".join(
+            (
+                encode_numbers(np.concatenate([[len(replaced)], gaps])),
+                table[replaced].tobytes(),
+                encode_numbers(counts),
+                device.download(words, int(ends[-1]), "<u2").tobytes(),
+            )
+        )
+
+    def count(self, events: cl.Buffer, count: int, contexts: int) -> np.ndarray:
+        """Return how often each context's bit was 0 and 1, uint32 (contexts, 2).
+
+        Parameters
+        ----------
+        events : Buffer
+            uint16 (count,).
+        count, contexts : int
+
+        Raises
+        ------
+        ValueError
+            If an event's context is not below ``contexts``: an error of the stage.
+        """
+        device = self._device
+        bins = 2 * contexts
+        # The bins of what is skipped and of what is no event.
+        columns = bins + 2
+        if device.is_cpu:
+            rows = min(device.compute_units, -(-count // columns))
+            histograms = device.buffer("rans_histograms", 4 * rows * columns)
+            device.launch_groups(self._count_runs, rows, 1, events, count, bins, rows, histograms)
+        elif 4 * columns <= device.local_bytes:
+            group = device.group_size(self._count_in_groups)
+            rows = min(_COUNTING_GROUPS * device.compute_units, -(-count // (4 * group)))
+            histograms = device.buffer("rans_histograms", 4 * rows * columns)
+            device.launch_groups(
+                self._count_in_groups, rows, group,
+                events, count, bins, histograms, cl.LocalMemory(4 * columns),
+            )  # fmt: skip
+        else:
+            group = device.group_size(self._count_runs)
+            rows = min(device.compute_units * group, -(-count // columns))
+            histograms = device.buffer("rans_histograms", 4 * rows * columns)
+            device.launch(self._count_runs, rows, events, count, bins, rows, histograms)
+        sums = device.buffer("rans_sums", 4 * columns)
+        device.launch(self._sum, columns, histograms, rows, columns, sums)
+        counts = device.download(sums, columns, "u4")
+        if counts[-1]:
+            raise ValueError(f"{counts[-1]} events have contexts that the table does not")
+        return counts[:bins].reshape(contexts, 2)
+
+    def open(self, section: memoryview, chunks: int, prior: np.ndarray, name: str = "") -> Stream:
+        """Return the section on the device, checked as far as that is possible before decoding.
+
+        Parameters
+        ----------
+        section : memoryview
+            As from :meth:`encode`; may be hostile.
+        chunks : int
+            Number of its chunks, as the stage knows it.
+        prior : ndarray, shape (contexts,), uint8
+        name : str
+            Of the stage: streams that are open at the same time need names of their own.
+
+        Raises
+        ------
+        CodecError
+            If the section is damaged.
+        """
+        section = np.frombuffer(section, np.uint8)
+        # A byte a chunk at least: before anything of that size is allocated.
+        if chunks > len(section):
+            raise CodecError("damaged stream: an entropy-coded section is too short for its chunks")
+        (replaced,), position = decode_numbers(section, 0, 1)
+        gaps, position = decode_numbers(section, position, int(replaced))
+        contexts = np.cumsum(gaps + 1)
+        indices = section[position : position + len(contexts)]
+        counts, position = decode_numbers(section, position + len(contexts), chunks)
+        if len(contexts) and contexts[-1] >= len(prior):
+            raise CodecError("damaged stream: a probability of a context that does not exist")
+        words = section[position:]
+        if 2 * int(counts.sum()) != len(words):
+            raise CodecError("damaged stream: the chunks' words do not fill their section")
+        table = _table_of(prior)
+        table[contexts] = indices
+        device = self._device
+        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+        return Stream(
+            device=device,
+            chunks=chunks,
+            words=device.upload(f"words {name}", words),
+            chunk_words=device.upload(f"chunk_words {name}", ends),
+            probabilities=device.upload(f"probabilities {name}", PROBABILITIES[table]),
+            states=device.buffer(f"states {name}", 8 * chunks),
+            verdicts=device.upload(f"verdicts {name}", np.zeros(chunks, np.uint8)),
+        )
+
+    def _choose(self, counts: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the contexts whose own probability is worth its cost, and the table with these."""
+        best = best_indices(counts)
+        saved = costs(counts, prior) - costs(counts, best)
+        # Context 0 has no choice.
+        saved[0] = 0
+        replaced = np.flatnonzero(saved > _SENT_COST)
+        table = _table_of(prior)
+        table[replaced] = best[replaced]
+        return replaced, table
+
+
+def _table_of(prior: np.ndarray) -> np.ndarray:
+    table = prior.copy()
+    table[0] = EVEN_INDEX
+    return table
+
+
+def _symbols() -> np.ndarray:
+    """Return what encodes a bit of each probability, (512,): index << 1 | bit; see rans.cl."""
+    symbols = np.zeros(
+        (256, 2), np.dtype([("reciprocal", "u8"), ("frequency", "u4"), ("bias", "u4")])
+    )
+    for index, one in enumerate(PROBABILITIES.tolist()):
+        for bit, frequency, start in ((0, _ONE - one, one), (1, one, 0)):
+            if frequency > 1:
+                symbols[index, bit] = -(-(2**64) // frequency), frequency, start
+            else:
+                # 2^64 has no room; with 2^64 - 1 the quotient is one too small: the bias mends it.
+                symbols[index, bit] = 2**64 - 1, frequency, start + _ONE - 1
+    return symbols.reshape(-1)
+
+
+def encode_numbers(numbers: np.ndarray) -> bytes:
+    """Return non-negative integers below 2**32 as unsigned LEB128 numbers."""
+    numbers = np.asarray(numbers, np.uint64)
+    shifts = 7 * np.arange(_MAX_NUMBER_BYTES, dtype=np.uint64)
+    rest = numbers[:, None] >> shifts
+    continued = np.zeros(rest.shape, bool)
+    continued[:, :-1] = rest[:, 1:] > 0
+    groups = (rest & np.uint64(127) | continued * np.uint64(128)).astype(np.uint8)
+    return groups[(rest > 0) | (shifts == 0)].tobytes()
+
+
+def decode_numbers(content: np.ndarray, position: int, count: int) -> tuple[np.ndarray, int]:
+    """Return ``count`` unsigned LEB128 numbers, int64 (count,), and the position behind them.
+
+    Parameters
+    ----------
+    content : ndarray, uint8
+        May be hostile.
+    position, count : int
+
+    Raises
+    ------
+    CodecError
+        If there are not so many, or one has more than 5 bytes.
+    """
+    if count == 0:
+        return np.empty(0, np.int64), position
+    part = content[position : position + _MAX_NUMBER_BYTES * count + 1]
+    ends = np.flatnonzero(part < 128)[:count]
+    if len(ends) < count:
+        raise CodecError("damaged stream: a section ends within its numbers")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if (ends - starts).max() >= _MAX_NUMBER_BYTES:
+        raise CodecError("damaged stream: a number of more than 5 bytes")
+    used = part[: ends[-1] + 1].astype(np.int64)
+    places = np.arange(len(used)) - np.repeat(starts, ends - starts + 1)
+    return np.add.reduceat((used & 127) << 7 * places, starts), position + len(used)
