@@ -1,0 +1,115 @@
+"""compression/policies.py: what becomes of each field, by name and type and as told."""
+
+import numpy as np
+import pytest
+
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.policies import FieldsConfig, field_steps
+from geoaccel_ros.config import ConfigurationError
+
+XYZ = [("x", "<f4"), ("y", "<f4"), ("z", "<f4")]
+
+
+def cloud(*fields, count=100):
+    """Return points on a line whose other fields are the given (name, values)."""
+    dtype = XYZ + [(name, np.asarray(values).dtype) for name, values in fields]
+    points = np.zeros(count, dtype)
+    points["x"] = 1 + np.arange(count)
+    for name, values in fields:
+        points[name] = values
+    return points
+
+
+def steps(points, **config):
+    return field_steps(points, FieldsConfig(**config))
+
+
+def test_what_is_no_time_is_exact():
+    points = cloud(
+        ("intensity", np.float32(0.3)),
+        ("ring", np.uint16(3)),
+        ("rgb", np.float32(1e-38)),
+        ("label", np.int32(-1)),
+        ("curvature", np.float64(0.1)),
+        ("t", np.uint32(50_000)),
+    )
+    expected = ("intensity", "ring", "rgb", "label", "curvature", "t")
+    assert steps(points) == dict.fromkeys(expected, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "step"),
+    [
+        ("time", np.linspace(-0.1, 0, 100, dtype=np.float32), 1e-6),
+        ("Time", np.linspace(-0.1, 0, 100, dtype=np.float64), 1e-6),
+        ("timestamp", 1.7e9 + np.linspace(0, 0.1, 100), 1e-6),
+        # Livox: nanoseconds since 1970, of which a double resolves 256.
+        ("timestamp", 1.7e18 + np.linspace(0, 1e8, 100), 1e3),
+        ("t", np.linspace(0, 99, 100, dtype=np.float32), 1e-3),
+        ("offset_time", np.linspace(0, 99_000, 100, dtype=np.float32), 1.0),
+        # Too coarse by itself: 128 s since 1970, a float32.
+        ("time", np.float32(1.7e9) + np.float32(256) * np.arange(100, dtype=np.float32), 0.0),
+        # Float32 microseconds within a sweep at 30 s resolve 2 of them.
+        ("time", 3e7 + np.linspace(0, 1e5, 100, dtype=np.float32), 0.0),
+        ("time", np.zeros(100, np.float32), 0.0),
+        ("time", np.full(100, np.nan, np.float32), 0.0),
+        ("depth", np.linspace(0, 0.1, 100, dtype=np.float32), 0.0),
+        ("time", np.linspace(0, 1e5, 100).astype(np.uint32), 0.0),
+    ],
+)
+def test_times_in_floats_are_kept_to_a_microsecond_of_their_unit(name, times, step):
+    assert steps(cloud((name, times))) == {name: pytest.approx(step)}
+
+
+def test_what_is_told_goes_first():
+    times = np.linspace(-0.1, 0, 100, dtype=np.float32)
+    points = cloud(("intensity", np.float32(200)), ("time", times), ("range", np.uint32(70_000)))
+    told = steps(points, lossless=("time",), quantise=("intensity=0.5", "range=4"))
+    assert told == {"intensity": 0.5, "time": 0.0, "range": 4.0}
+
+
+def test_an_equals_sign_may_be_in_a_name():
+    assert steps(cloud(("a=b", np.float32(1))), quantise=("a=b=0.1",)) == {"a=b": 0.1}
+
+
+@pytest.mark.parametrize("item", ["intensity", "=1", "intensity=", "intensity=0", "a=-1", "a=nan"])
+def test_no_name_and_step_is_refused(item):
+    with pytest.raises(ConfigurationError, match=r"'quantise' has .*name=step"):
+        FieldsConfig(quantise=(item,))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"quantise": ("a=1", "a=2")}, {"quantise": ("a=1",), "lossless": ("a",)}],
+)
+def test_a_field_told_twice_is_refused(config):
+    with pytest.raises(ConfigurationError, match="field 'a'"):
+        FieldsConfig(**config)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"lossless": ("intensty",)}, r"no field 'intensty'.* x y z intensity ring rgb far"),
+        ({"quantise": ("curvature=1",)}, r"no field 'curvature'.* x y z intensity ring rgb far"),
+        ({"quantise": ("x=0.1",)}, "x cannot have a step of its own"),
+        ({"quantise": ("rgb=0.1",)}, "'rgb' holds packed colours"),
+        ({"quantise": ("ring=0.5",)}, "'ring' holds integers"),
+        ({"quantise": ("far=0.01",)}, r"'far' reaches 1e\+06, where float32 does not resolve"),
+        ({"quantise": ("intensity=1e-20",)}, "'intensity' reaches 0.25, where float32"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(config, message):
+    points = cloud(
+        ("intensity", np.float32(0.25)),
+        ("ring", np.uint16(3)),
+        ("rgb", np.float32(0)),
+        ("far", np.float32(1e6)),
+    )
+    with pytest.raises(CodecError, match=message):
+        steps(points, **config)
+
+
+def test_a_step_is_judged_by_the_finite_values():
+    points = cloud(("intensity", np.where(np.arange(100) % 2, np.inf, 1).astype(np.float32)))
+    assert steps(points, quantise=("intensity=0.1",)) == {"intensity": 0.1}
