@@ -136,15 +136,16 @@ class Stream:
         """What a kernel's ``CODER`` parameters take when it decodes."""
         return self.words, self.chunk_words, self.probabilities, self.states, self.verdicts
 
-    def finish(self) -> None:
-        """Wait for the kernels; check that every chunk ended where its encoder began.
+    def finish(self, first: int = 0, end: int | None = None) -> None:
+        """Wait for the kernels; check that chunks [first, end) ended where their encoder began.
 
         Raises
         ------
         CodecError
             If one did not, or was not decoded.
         """
-        if not (self.device.download(self.verdicts, self.chunks, "u1") == 1).all():
+        end = self.chunks if end is None else end
+        if not (self.device.download(self.verdicts, end - first, "u1", first) == 1).all():
             raise CodecError("damaged stream: the events of a chunk do not end where its words do")
 
 

@@ -1,0 +1,360 @@
+"""Coordinates of a cloud in scan order, to a section and back, in OpenCL.
+
+Points are coded in the order of their lines (:mod:`.lines`), in chunks of 1024 that are decoded
+independently. scan.cl says how. A section is
+
+- the model: 0 linear, 1 spin; plus 2 if the points at the origin, which many sensors send for beams
+  without a return, are told by a flag;
+- for the spin model: the number of line starts, a number as in :mod:`.rans` (0: the lines are those
+  of the order), and the length of each line but the last; int32 the step of azimuth in 2**-32 of
+  a turn; four bytes: the usual multiple, the loop's gains for phase and step (shifts), and whether
+  beams pass the axis; for each line its slope (2**16 is 1), its height and, if beams pass the axis,
+  its offset (both in 1/16 of a cell): signed integers as numbers, n >= 0 as 2 n and n < 0 as
+  -2 n - 1;
+- the events of the points (:mod:`.rans`).
+"""
+
+import struct
+
+import numpy as np
+import pyopencl as cl
+
+from geoaccel_ros.compression import spinning
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.lines import Lines
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.rans import (
+    EntropyCoder,
+    costs,
+    decode_numbers,
+    encode_numbers,
+    flat_prior,
+)
+
+LINEAR, SPIN = 0, 1
+_HAS_ORIGINS = 2
+
+# As in scan.cl.
+CHUNK = 1024
+_NEAR, _FAR, _FRACTIONS = 4, 26, 8
+_SCALE, _COARSE = _NEAR * _FRACTIONS + _FAR, _NEAR + _FAR
+_MODEL_AT = 5
+SPIN_CONTEXTS = _MODEL_AT + 32 * _COARSE + 4 * (6 * _SCALE + 10 * _COARSE) + (4 * 12 + 12) * _SCALE
+LINEAR_CONTEXTS = _MODEL_AT + 3 * 4 * (6 * _SCALE + 8 * _COARSE)
+SPIN_LIMIT = 2**22
+_SINES = 4096
+
+# Gains of the loop that follows the azimuth, as shifts: from sensors with a jitter of their own, or
+# clouds that were corrected for motion, to those of a perfect raster.
+_GAINS = ((2, 7), (3, 5), (5, 9), (6, 11))
+_MAX_GAIN = 20
+_MAX_USUAL = 16
+_MAX_STARTS = 1024
+_LEAST_STEP = 2**12
+# Chunks on which models are compared, at most.
+_COMPARED = 4
+# More points at the origin than one in so many are told by a flag.
+_RARE = 1000
+# Of a line's slope, height and offset; what each may be at most, in its unit.
+_BEAM_UNITS = np.array([1, 16, 16])
+_BEAM_LIMITS = np.array([2**30, 2**26, 2**16])
+_SPIN_HEAD = struct.Struct("<iBBBB")
+
+
+def sines() -> np.ndarray:
+    """Return sin(2 pi i / 4096) for 1.25 turns, int32 (5122,), 2**30 is 1."""
+    quarter = np.rint(np.sin(np.arange(_SINES // 4 + 1) * (2 * np.pi / _SINES)) * 2**30)
+    half = np.concatenate([quarter, quarter[-2:0:-1]])
+    turn = np.concatenate([half, -half])
+    return np.concatenate([turn, turn[: _SINES // 4 + 2]]).astype(np.int32)
+
+
+class Scan:
+    """Encodes and decodes cells in scan order.
+
+    Parameters
+    ----------
+    device : Device
+    entropy : EntropyCoder
+    sums : PrefixSums
+    priors : mapping or None
+        The table of each model, uint8; None for tables that know nothing.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        entropy: EntropyCoder,
+        sums: PrefixSums,
+        priors: dict[int, np.ndarray] | None = None,
+    ):
+        self._device = device
+        self._entropy = entropy
+        self._sums = sums
+        self._priors = priors or {
+            LINEAR: flat_prior(LINEAR_CONTEXTS),
+            SPIN: flat_prior(SPIN_CONTEXTS),
+        }
+        count, emit, decode = (
+            device.program("scan.cl", (f"-D{way}",)) for way in ("COUNT", "EMIT", "DECODE")
+        )
+        self._count = {LINEAR: count.code_linears, SPIN: count.code_spins}
+        self._emit = {LINEAR: emit.code_linears, SPIN: emit.code_spins}
+        self._decode = {LINEAR: decode.code_linears, SPIN: decode.code_spins}
+        self._costs = {model: _event_costs(prior) for model, prior in self._priors.items()}
+        self._sines = cl.Buffer(
+            device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=sines()
+        )
+
+    def encode(self, cells: np.ndarray, points: np.ndarray, lines: Lines, step: float) -> bytes:
+        """Return the section of a cloud's cells.
+
+        Parameters
+        ----------
+        cells : ndarray, shape (3, N), integers of 32 bits
+            Of the global grid.
+        points : ndarray, shape (3, N), float64
+            The coordinates themselves, in cells: azimuths are found better from these.
+        lines : Lines
+            The coding order.
+        step : float
+            Of the grid, in metres.
+        """
+        model, head, arguments = self._choose(cells, points, lines, step)
+        events, starts = self._events(model, arguments, (0, 1, _chunks(cells.shape[1])), 1)
+        return head + self._entropy.encode(events, starts, self._priors[model])
+
+    def count(
+        self, cells: np.ndarray, points: np.ndarray, lines: Lines, step: float
+    ) -> tuple[int, np.ndarray]:
+        """Return the model that :meth:`encode` takes, and its events' counts as tables need them.
+
+        Returns
+        -------
+        model : int
+        counts : uint32 (contexts, 2)
+        """
+        model, _, arguments = self._choose(cells, points, lines, step)
+        events, starts = self._events(model, arguments, (0, 1, _chunks(cells.shape[1])), 1)
+        return model, self._entropy.count(events, int(starts[-1]), len(self._priors[model]))
+
+    def decode(self, section: memoryview, lines: Lines) -> np.ndarray:
+        """Return the cells of a section in the cloud's order, int32 (3, N).
+
+        Raises
+        ------
+        CodecError
+            If the section is damaged.
+        """
+        coded = self.decode_chunks(section, lines, 0, _chunks(len(lines.order)))
+        if lines.count <= 1:
+            return coded
+        cells = np.empty_like(coded)
+        cells[:, lines.order] = coded
+        return cells
+
+    def decode_chunks(self, section: memoryview, lines: Lines, first: int, end: int) -> np.ndarray:
+        """Return the cells of chunks [first, end) in the coding order, int32 (3, n).
+
+        Raises
+        ------
+        CodecError
+            If the section is damaged.
+        """
+        count = len(lines.order)
+        model, has_origins, spin, events_at = _read_head(section, lines)
+        stream = self._entropy.open(
+            section[events_at:], _chunks(count), self._priors[model], "geometry"
+        )
+        if first >= end:
+            return np.empty((3, 0), np.int32)
+        device = self._device
+        cells = device.buffer("scan_cells", 12 * count)
+        arguments = cells, count, has_origins
+        if model == SPIN:
+            line, beams, row = spin
+            # Wanted by the encoder alone.
+            fine = cells
+            arguments += self._spin_arguments(fine, line, beams, [row])
+        device.launch_serial(
+            self._decode[model],
+            end - first,
+            *stream.arguments,
+            first,
+            1,
+            end - first,
+            1,
+            *arguments,
+        )
+        stream.finish(first, end)
+        begin, end = first * CHUNK, min(end * CHUNK, count)
+        planes = [
+            device.download(cells, end - begin, "i4", 4 * (a * count + begin)) for a in range(3)
+        ]
+        return np.stack(planes)
+
+    def _choose(self, cells, points, lines, step):
+        """Return the model whose events cost least on a few chunks, its head and arguments."""
+        cells = np.ascontiguousarray(cells[:, lines.order], np.int32)
+        count = cells.shape[1]
+        returned = cells.any(axis=0)
+        origins = count - np.count_nonzero(returned)
+        has_origins = int(origins > count // _RARE)
+        arguments = self._device.upload("scan_cells", cells), count, has_origins
+        linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
+        if not count or np.abs(cells.astype(np.int64)).max() > SPIN_LIMIT:
+            return linear
+        points = points[:, lines.order]
+        starts, line = _lines_of(points, returned, lines)
+        found = spinning.fit(points[:, returned], line[returned], step)
+        if found is None:
+            return linear
+        fine = np.rint(points[:2] * 256).astype(np.int32)
+        beams = _in_units(found.beams)
+        with_offsets = (0, 1) if beams[:, 2].any() else (0,)
+        rows = [
+            (found.usual, found.step, *gains, offsets)
+            for gains in _GAINS
+            for offsets in with_offsets
+        ]
+        fine = self._device.upload("scan_fine", fine)
+        compared = self._compared(count)
+        costs_of_rows = self._cost(
+            SPIN, (*arguments, *self._spin_arguments(fine, line, beams, rows)), compared, len(rows)
+        )
+        row = rows[costs_of_rows.argmin()]
+        if self._cost(LINEAR, arguments, compared, 1)[0] <= costs_of_rows.min():
+            return linear
+        head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, row)
+        return SPIN, head, (*arguments, *self._spin_arguments(fine, line, beams, [row]))
+
+    def _spin_arguments(self, fine, line, beams, rows):
+        upload = self._device.upload
+        return (
+            fine,
+            upload("scan_lines", line.astype(np.uint16)),
+            upload("scan_beams", (beams * _BEAM_UNITS).astype(np.int32)),
+            upload("scan_rows", np.array(rows, np.int32)),
+            self._sines,
+        )
+
+    @staticmethod
+    def _compared(count: int) -> tuple[int, int, int]:
+        """Return the first of the chunks to compare models on, the distance, and how many."""
+        chunks = _chunks(count)
+        compared = min(_COMPARED, chunks)
+        every = chunks // compared
+        return every // 2, every, compared
+
+    def _cost(self, model, arguments, chunks, rows) -> np.ndarray:
+        """Return what these chunks cost in bits, float (rows,)."""
+        events, starts = self._events(model, arguments, chunks, rows)
+        cost = self._costs[model][self._device.download(events, int(starts[-1]), "u2")]
+        return np.add.reduceat(cost, starts[:-1].astype(np.int64)).reshape(rows, -1).sum(axis=1)
+
+    def _events(self, model, arguments, chunks, rows):
+        """Return the events of these chunks (first, step, number), and where each one's begin."""
+        device = self._device
+        items = rows * chunks[2]
+        starts = device.buffer("scan_starts", 4 * (items + 1))
+        device.launch_serial(self._count[model], items, starts, *chunks, rows, *arguments)
+        self._sums.exclusive(starts, items)
+        on_host = device.download(starts, items + 1, "u4")
+        events = device.buffer("events", 2 * int(on_host[-1]))
+        device.launch_serial(self._emit[model], items, starts, events, *chunks, rows, *arguments)
+        return events, on_host
+
+
+def _chunks(count: int) -> int:
+    return -(-count // CHUNK)
+
+
+def _event_costs(prior: np.ndarray) -> np.ndarray:
+    """Return the cost in bits of each event that a table has, float32 (2 * contexts,)."""
+    once = np.ones(len(prior), np.int64)
+    of_bits = [
+        costs(np.stack(bits, axis=1), prior) for bits in ((once, 0 * once), (0 * once, once))
+    ]
+    return (np.stack(of_bits, axis=1).reshape(-1) / 2**24).astype(np.float32)
+
+
+def _lines_of(points, returned, lines) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts of lines that the order does not have, and the line of each point."""
+    if 1 < lines.count <= _MAX_STARTS:
+        return np.empty(0, np.int64), lines.line
+    starts = spinning.line_starts(points[:, returned])
+    if len(starts) == 1:
+        return np.empty(0, np.int64), np.zeros(len(returned), np.int64)
+    starts = np.flatnonzero(returned)[starts]
+    starts[0] = 0
+    return starts, _numbered(starts, len(returned))
+
+
+def _numbered(starts: np.ndarray, count: int) -> np.ndarray:
+    line = np.zeros(count, np.int64)
+    line[starts[1:]] = 1
+    return np.cumsum(line)
+
+
+def _in_units(beams: np.ndarray) -> np.ndarray:
+    """Return slopes, heights and offsets as the section holds them, int64 (lines, 3)."""
+    return np.rint(np.clip(beams / _BEAM_UNITS, -_BEAM_LIMITS, _BEAM_LIMITS)).astype(np.int64)
+
+
+def _spin_head(starts: np.ndarray, beams: np.ndarray, row: tuple[int, ...]) -> bytes:
+    usual, step, *gains, has_offsets = row
+    told = beams[:, : 2 + has_offsets].copy()
+    # Slopes mostly rise or fall from line to line.
+    told[1:, 0] -= beams[:-1, 0]
+    signed = told.ravel()
+    return b"".join(
+        (
+            encode_numbers(np.concatenate([[len(starts)], np.diff(starts)])),
+            _SPIN_HEAD.pack(step, usual, *gains, has_offsets),
+            encode_numbers(np.where(signed < 0, -2 * signed - 1, 2 * signed)),
+        )
+    )
+
+
+def _read_head(section: memoryview, lines: Lines):
+    """Return the model, whether origins are told, what spin needs, and where the events begin.
+
+    Spin needs the line of each point, the beams int64 (lines, 3) and the row of parameters.
+    """
+    damaged = CodecError("damaged stream: unknown model of the scan")
+    count = len(lines.order)
+    content = np.frombuffer(section, np.uint8)
+    if not len(content) or content[0] > SPIN + _HAS_ORIGINS:
+        raise damaged
+    model, has_origins = int(content[0]) & 1, int(content[0]) >> 1
+    if model == LINEAR:
+        return model, has_origins, None, 1
+    (starts,), position = decode_numbers(content, 1, 1)
+    if starts > _MAX_STARTS or not starts and lines.count > _MAX_STARTS:
+        raise damaged
+    lengths, position = decode_numbers(content, position, max(int(starts) - 1, 0))
+    line, number = lines.line, lines.count
+    if starts:
+        ends = np.cumsum(lengths)
+        if (lengths < 1).any() or len(ends) and ends[-1] >= count:
+            raise damaged
+        line, number = _numbered(np.concatenate([[0], ends]), count), int(starts)
+    if len(content) < position + _SPIN_HEAD.size:
+        raise damaged
+    step, usual, *gains, has_offsets = _SPIN_HEAD.unpack_from(section, position)
+    if (
+        abs(step) < _LEAST_STEP
+        or not 1 <= usual <= _MAX_USUAL
+        or max(gains) > _MAX_GAIN
+        or has_offsets > 1
+    ):
+        raise damaged
+    columns = 2 + has_offsets
+    numbers, position = decode_numbers(content, position + _SPIN_HEAD.size, columns * number)
+    beams = np.zeros((number, 3), np.int64)
+    beams[:, :columns] = ((numbers >> 1) ^ -(numbers & 1)).reshape(number, columns)
+    beams[:, 0] = np.cumsum(beams[:, 0])
+    if (np.abs(beams) > _BEAM_LIMITS).any():
+        raise damaged
+    return model, has_origins, (line, beams, (usual, step, *gains, has_offsets)), position

@@ -1,0 +1,177 @@
+"""What the encoder finds out about a spinning lidar: its lines, its step of azimuth, its beams.
+
+All of it only makes a stream smaller or larger: the decoder is told what was found.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Unit of slopes (Q16), of heights and offsets (1/256 of a cell) and of angles (2**32 a turn).
+_SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
+# Points from which the step of azimuth is found, in windows, and those from which cones are.
+_WINDOW, _WINDOWS = 512, 48
+_CONE_POINTS = 32768
+# Steps of azimuth as parts of the most frequent one.
+_MAX_DIVISOR = 4
+# A beam may pass the axis by this much, in metres (HDL-64E: 26 mm).
+_MAX_OFFSET, _OFFSET_STEP = 0.04, 0.002
+# Where r changes so little, an offset does not show; where it is so short, cells hide it.
+_LEAST_CHANGE, _LEAST_RANGE = 0.004, 2.0
+_LEAST_EVIDENCE = 15
+_MAX_LINES = 1024
+_SEAM = 16
+
+
+@dataclass(frozen=True)
+class Spin:
+    """The beams of a scan.
+
+    Attributes
+    ----------
+    step : int
+        Of azimuth, in 2**-32 of a turn; negative for clockwise.
+    usual : int
+        Steps from most points to the next.
+    beams : float64 (lines, 3)
+        Slope (2**16 is 1) and height of each line's cone, and the distance at which its beam passes
+        the axis, both in 1/256 of a cell.
+    """
+
+    step: int
+    usual: int
+    beams: np.ndarray
+
+
+def fit(points: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
+    """Return the beams of a scan, or None if azimuth has no step.
+
+    Parameters
+    ----------
+    points : ndarray, shape (3, N), float64
+        In cells, in the coding order, those at the origin left out.
+    line : ndarray, shape (N,), integer
+        Line of each point, ascending from 0.
+    cell : float
+        Metres.
+    """
+    step, usual = _step(points, line)
+    if not usual:
+        return None
+    slopes, heights = _cones(points, line)
+    offsets = _offsets(points * cell, line, step) / cell
+    beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
+    return Spin(round(step / (2 * np.pi) * _TURN), usual, beams)
+
+
+def line_starts(points: np.ndarray) -> np.ndarray:
+    """Return where each turn about the axis begins, int64 (turns,), from 0; [0] if there is none.
+
+    Parameters
+    ----------
+    points : ndarray, shape (3, N), float64
+        In the order of the scan, those at the origin left out.
+    """
+    x, y, z = points
+    count = len(x)
+    if count < 2:
+        return np.zeros(1, np.int64)
+    # Turns are counted where the beam passes the azimuth of the first point.
+    across, along = x[0] * y - y[0] * x, x[0] * x + y[0] * y
+    beyond = across >= 0
+    passed = np.flatnonzero((beyond[1:] != beyond[:-1]) & (along[1:] > 0) & (along[:-1] > 0)) + 1
+    forwards = np.count_nonzero(beyond[passed])
+    passed = passed[beyond[passed] == (2 * forwards > len(passed))]
+    passed = passed[(passed > _SEAM) & (passed < count - _SEAM)]
+    if not 0 < len(passed) < _MAX_LINES:
+        return np.zeros(1, np.int64)
+    # A line may begin a few points before or after: where the elevation changes most.
+    window = passed[:, None] + np.arange(-_SEAM, _SEAM)
+    tangent = z[window] / np.maximum(np.hypot(x[window], y[window]), 1)
+    sums = np.cumsum(tangent, axis=1)
+    change = np.abs(sums[:, 6:] - 2 * sums[:, 3:-3] + sums[:, :-6])
+    starts = passed - _SEAM + 4 + change.argmax(axis=1)
+    return np.unique(np.concatenate([[0], starts]))
+
+
+def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
+    """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
+    count = points.shape[1]
+    starts = np.linspace(0, max(count - _WINDOW, 0), _WINDOWS).astype(np.int64)
+    at = np.unique(starts[:, None] + np.arange(min(_WINDOW, count)))
+    azimuth = np.arctan2(points[1, at], points[0, at])
+    turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
+    turns = turns[(np.diff(at) == 1) & (line[at[1:]] == line[at[:-1]]) & (np.abs(turns) > 1e-5)]
+    if len(turns) < _LEAST_EVIDENCE:
+        return 0.0, 0
+    middle = np.median(turns)
+    turns = turns * np.sign(middle)
+    turns = turns[(turns > 0) & (turns < 8 * abs(middle))]
+    found = []
+    for divisor in range(1, _MAX_DIVISOR + 1):
+        step = abs(middle) / divisor
+        for _ in range(4):
+            multiples = np.rint(turns / step)
+            # Least squares over those that are multiples at all.
+            step = (turns @ multiples) / max(multiples @ multiples, 1)
+        misfit = np.abs(turns / step - np.rint(turns / step))
+        # The finer the step, the more it fits by chance.
+        found.append((np.minimum(4 * misfit, 1).mean() + 0.1 * divisor, step, divisor))
+    _, step, divisor = min(found)
+    return float(step * np.sign(middle)), divisor
+
+
+def _cones(points: np.ndarray, line: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return slope and height of each line: z = slope * hypot(x, y) + height, outliers apart."""
+    lines = int(line[-1]) + 1
+    every = max(1, points.shape[1] // _CONE_POINTS)
+    x, y, z = points[:, ::every]
+    line = line[::every]
+    r = np.hypot(x, y)
+    weight = np.ones(len(r))
+
+    def total(values):
+        return np.bincount(line, weight * values, lines)
+
+    for _ in range(6):
+        number = np.maximum(total(1.0), 1e-9)
+        mean_r, mean_z = total(r) / number, total(z) / number
+        variance = total(r * r) - number * mean_r**2
+        covariance = total(r * z) - number * mean_r * mean_z
+        # A line at one distance alone is a cone through the origin.
+        through_origin = mean_z / np.maximum(mean_r, 1e-9)
+        is_wide = variance > 1e-6 * number * np.maximum(mean_r, 1) ** 2
+        slope = np.where(is_wide, covariance / np.where(is_wide, variance, 1), through_origin)
+        height = mean_z - slope * mean_r
+        misfit = np.abs(z - slope[line] * r - height[line])
+        scale = np.maximum(total(misfit) / number, 1)
+        # Cauchy's weights.
+        weight = 1 / (1 + (misfit / (2 * scale[line])) ** 2)
+    return slope, height
+
+
+def _offsets(points: np.ndarray, line: np.ndarray, step: float) -> np.ndarray:
+    """Return the distance in metres at which each line's beam passes the axis.
+
+    Where r jumps, the azimuth moves by the difference of offset / r beside a multiple of the step.
+    """
+    lines = int(line[-1]) + 1
+    r = np.maximum(np.hypot(points[0], points[1]), 1e-9)
+    change = np.diff(1 / r)
+    at = np.flatnonzero(
+        (np.abs(change) > _LEAST_CHANGE)
+        & (np.minimum(r[1:], r[:-1]) > _LEAST_RANGE)
+        & (line[1:] == line[:-1])
+    )
+    azimuth = [np.arctan2(points[1, i], points[0, i]) for i in (at, at + 1)]
+    turns = ((azimuth[1] - azimuth[0] + np.pi) % (2 * np.pi) - np.pi) / step
+    near = np.abs(turns) < 5
+    turns, change, line = turns[near], change[at[near]] / step, line[at[near]]
+    tried = np.arange(-_MAX_OFFSET, _MAX_OFFSET + _OFFSET_STEP / 2, _OFFSET_STEP)
+    misfits = np.empty((len(tried), lines))
+    for i, offset in enumerate(tried):
+        steps = turns - offset * change
+        misfits[i] = np.bincount(line, np.minimum(np.abs(steps - np.rint(steps)), 0.15), lines)
+    misfits += 1e-6 * np.abs(tried)[:, None]
+    known = np.bincount(line, minlength=lines) > _LEAST_EVIDENCE
+    return np.where(known, tried[misfits.argmin(axis=0)], 0)
