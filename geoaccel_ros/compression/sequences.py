@@ -1,0 +1,335 @@
+"""A field's values as a sequence of 64-bit integers that resemble each other, and back.
+
+A sequence's head says how a value comes from an integer q. Its numbers are LEB128, of at most 10
+bytes; signed ones are ``n << 1 ^ n >> 63`` before.
+
+- The kind, one byte, and what belongs to it. 0 integers: the value is n itself. 1 quotients: n / d
+  as a float; d, a number, follows. 2 bits: the float whose bits, ordered as the floats are, are n.
+  3 steps: n * s; s, a float64, follows.
+- The form, one byte, and what belongs to it. 0 affine: n = base + scale * q; base, signed, and
+  scale, a number, follow. 1 palette: n is the q-th of the numbers that follow: how many, the
+  lowest (signed), and how far each other one is above the one before. 2 bent palette: the same, but
+  of each distance how much more it is than the one before (signed; the first: than 0). 3 constant:
+  n = base, which follows, signed, for every point; there is no q.
+
+All sums are modulo 2**64. A float's bits b, as a signed integer, are ordered as b where b is not
+negative, else as b with all bits but the sign's inverted. Quotients and products are of doubles.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoaccel_ros.compression.errors import CodecError
+
+_INTEGERS, _QUOTIENTS, _BITS, _STEPS = range(4)
+_AFFINE, _PALETTE, _BENT_PALETTE, _CONSTANT = range(4)
+# Floats that sensors make of integers: of none, hundredths, bytes, and so on.
+_DIVISORS = (1, 100, 255, 256, 10, 1000, 65535, 65536, 10_000)
+# A float64 holds these, and so do quotients of them.
+_MAX_NUMERATOR = 2.0**52
+_TRIED = 256
+# Below so many different values at most, gaps between them cost next to nothing.
+_SMALL_SPAN = 256
+_PALETTE_SAMPLE = 2048
+# A palette's entry takes a byte or two.
+_POINTS_OF_A_COLOUR = 32
+# Tables of less are faster than sorting.
+_TABLE_SPAN = 1 << 21
+_MAX_NUMBER_BYTES = 10
+_F64 = struct.Struct("<d")
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What a field's values have become.
+
+    Attributes
+    ----------
+    head : bytes
+    values : ndarray, shape (N,), int64
+        Empty where the head tells all.
+    """
+
+    head: bytes
+    values: np.ndarray
+
+
+def to_sequence(values: np.ndarray, step: float = 0.0) -> Sequence:
+    """Return values as integers.
+
+    Parameters
+    ----------
+    values : ndarray, shape (N,)
+        Of any number's type and byte order; N is not 0.
+    step : float
+        Distance of the values that they are rounded to; 0: bit-exact. With a value that is not
+        finite among them all are bit-exact.
+    """
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if step and np.isfinite(values).all():
+        multiples = np.rint(values / np.float64(step)).astype(np.int64)
+        return _in_form(bytes([_STEPS]) + _F64.pack(step), multiples)
+    if values.dtype.kind != "f":
+        return _in_form(bytes([_INTEGERS]), values.astype(np.int64))
+    for divisor in _DIVISORS:
+        numerators = _numerators(values, divisor)
+        if numerators is not None:
+            return _in_form(bytes([_QUOTIENTS]) + encode_number(divisor), numerators)
+    return _in_form(bytes([_BITS]), _ordered(values))
+
+
+def read_head(content: memoryview, position: int, count: int) -> tuple["Head", int]:
+    """Return the head at ``position`` of a sequence of ``count`` values, and where it ends.
+
+    Raises
+    ------
+    CodecError
+        If it is damaged.
+    """
+    content = memoryview(content)
+    kind, position = _byte(content, position, _STEPS)
+    divisor, step = 1, 0.0
+    if kind == _QUOTIENTS:
+        divisor, position = decode_number(content, position)
+        if not 1 <= divisor <= max(_DIVISORS):
+            raise CodecError("damaged stream: a field is divided by a number that is not used")
+    elif kind == _STEPS:
+        if len(content) < position + _F64.size:
+            raise CodecError("damaged stream: a field's head is cut short")
+        (step,) = _F64.unpack_from(content, position)
+        position += _F64.size
+        if not (np.isfinite(step) and step > 0):
+            raise CodecError("damaged stream: a field's step is not a positive number")
+    form, position = _byte(content, position, _CONSTANT)
+    base, scale, palette = 0, 1, None
+    if form in (_PALETTE, _BENT_PALETTE):
+        size, position = decode_number(content, position)
+        if not 1 <= size <= count:
+            raise CodecError("damaged stream: a field has more different values than points")
+        (base,), position = decode_signed(content, position, 1)
+        gaps = np.empty(0, np.int64)
+        if size > 1 and form == _PALETTE:
+            gaps, position = decode_numbers(content, position, size - 1)
+            gaps = gaps.view(np.int64)
+        elif size > 1:
+            bends, position = decode_signed(content, position, size - 1)
+            gaps = np.cumsum(bends)
+        palette = np.cumsum(np.concatenate([[base], gaps]))
+    else:
+        (base,), position = decode_signed(content, position, 1)
+        if form == _AFFINE:
+            scale, position = decode_number(content, position)
+    return Head(kind, divisor, step, int(base), scale, palette, form == _CONSTANT), position
+
+
+@dataclass(frozen=True)
+class Head:
+    """How values come from integers; see the module."""
+
+    kind: int
+    divisor: int
+    step: float
+    base: int
+    scale: int
+    palette: np.ndarray | None
+    is_constant: bool
+
+    def to_values(self, integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return the values, of a native type, of integers (N,), int64.
+
+        Raises
+        ------
+        CodecError
+            If one is not in the palette, or the type cannot be made of this kind.
+        """
+        numbers = self._numbers(integers)
+        if self.kind == _INTEGERS:
+            return numbers.astype(dtype)
+        if self.kind == _STEPS and dtype.kind != "f":
+            limits = np.iinfo(dtype)
+            return np.clip(np.rint(numbers * self.step), limits.min, limits.max).astype(dtype)
+        if dtype.kind != "f":
+            raise CodecError("damaged stream: a field of integers is coded as floats")
+        if self.kind == _BITS:
+            signed = numbers.astype(f"i{dtype.itemsize}")
+            return (signed ^ _inverted_if_negative(signed)).view(dtype)
+        with np.errstate(over="ignore"):
+            if self.kind == _STEPS:
+                return (numbers * np.float64(self.step)).astype(dtype)
+            return (numbers / np.float64(self.divisor)).astype(dtype)
+
+    def _numbers(self, integers: np.ndarray) -> np.ndarray:
+        if self.palette is None:
+            scale = np.array(self.scale, np.uint64).astype(np.int64)
+            return integers * scale + np.int64(self.base)
+        if integers.min(initial=0) < 0 or integers.max(initial=0) >= len(self.palette):
+            raise CodecError("damaged stream: a value beyond its field's palette")
+        return self.palette[integers]
+
+
+def _numerators(values: np.ndarray, divisor: int) -> np.ndarray | None:
+    """Return n (N,) int64 with values == n / divisor, bit by bit; None if there are none."""
+    stride = max(1, len(values) // _TRIED)
+    # A few decide nearly always.
+    for some in (values[::stride], values):
+        if not np.isfinite(some).all():
+            return None
+        with np.errstate(over="ignore"):
+            # Adding 0 makes 0 of -0: the quotient then differs from the value, as their bits do.
+            products = np.rint(some * np.float64(divisor)) + 0.0
+        if np.abs(products).max() > _MAX_NUMERATOR:
+            return None
+        quotients = (products / np.float64(divisor)).astype(values.dtype)
+        if not (_as_signed(quotients) == _as_signed(some)).all():
+            return None
+    return products.astype(np.int64)
+
+
+def _in_form(kind: bytes, numbers: np.ndarray) -> Sequence:
+    low, high = int(numbers.min()), int(numbers.max())
+    if low == high:
+        return Sequence(kind + bytes([_CONSTANT]) + _signed(low), np.empty(0, np.int64))
+    scale = _scale(numbers, low, high)
+    if (high - low) // scale >= _SMALL_SPAN:
+        palette = _palette(numbers, low, high)
+        if palette is not None:
+            return Sequence(kind + _encode_palette(palette), _indices(numbers, palette))
+    if scale > 1:
+        numbers = (numbers - low) // scale
+    else:
+        # The level of a value tells how much the next may differ: it is kept.
+        low = 0
+    return Sequence(kind + bytes([_AFFINE]) + _signed(low) + encode_number(scale), numbers)
+
+
+def _palette(numbers: np.ndarray, low: int, high: int) -> np.ndarray | None:
+    """Return the different numbers, ascending, if they are few and far between; else None."""
+    sample = numbers[:: max(1, len(numbers) // _PALETTE_SAMPLE)]
+    if len(np.unique(sample)) > 3 * len(sample) // 4:
+        return None
+    if high - low < _TABLE_SPAN:
+        present = np.zeros(high - low + 1, bool)
+        present[numbers - low] = True
+        different = np.flatnonzero(present) + low
+    else:
+        different = np.unique(numbers)
+    is_short = _POINTS_OF_A_COLOUR * len(different) <= len(numbers)
+    return different if is_short and high - low >= 4 * len(different) else None
+
+
+def _indices(numbers: np.ndarray, palette: np.ndarray) -> np.ndarray:
+    low, high = int(palette[0]), int(palette[-1])
+    if high - low < _TABLE_SPAN:
+        table = np.zeros(high - low + 1, np.int64)
+        table[palette - low] = np.arange(len(palette))
+        return table[numbers - low]
+    return np.searchsorted(palette, numbers).astype(np.int64, copy=False)
+
+
+def _scale(numbers: np.ndarray, low: int, high: int) -> int:
+    """Return the largest integer of which all numbers less the lowest are multiples."""
+    if high - low >= 2**62:
+        return 1
+    sample = numbers[:: max(1, len(numbers) // _TRIED)] - low
+    scale = int(np.gcd.reduce(sample))
+    if scale > 1:
+        scale = int(np.gcd.reduce(np.unique((numbers - low) % scale), initial=scale))
+    # All of the sample may be the lowest.
+    return max(scale, 1)
+
+
+def _encode_palette(palette: np.ndarray) -> bytes:
+    gaps = np.diff(palette)
+    size = encode_number(len(palette)) + _signed(int(palette[0]))
+    straight = encode_numbers(gaps.astype(np.uint64))
+    bent = encode_signed(np.diff(gaps, prepend=0))
+    if len(straight) <= len(bent):
+        return bytes([_PALETTE]) + size + straight
+    return bytes([_BENT_PALETTE]) + size + bent
+
+
+def _ordered(values: np.ndarray) -> np.ndarray:
+    signed = _as_signed(values)
+    return (signed ^ _inverted_if_negative(signed)).astype(np.int64)
+
+
+def _inverted_if_negative(signed: np.ndarray) -> np.ndarray:
+    """Return all bits but the highest where a number is negative, else none."""
+    return (signed >> (8 * signed.itemsize - 1)) & np.iinfo(signed.dtype).max
+
+
+def _as_signed(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(f"i{values.itemsize}")
+
+
+def encode_number(number: int) -> bytes:
+    """Return a number below 2**64 as LEB128."""
+    return encode_numbers(np.array([number], np.uint64))
+
+
+def encode_signed(numbers: np.ndarray) -> bytes:
+    """Return integers, int64 (N,), as LEB128, small where their magnitude is."""
+    return encode_numbers((numbers << 1 ^ numbers >> 63).view(np.uint64))
+
+
+def _signed(number: int) -> bytes:
+    return encode_signed(np.array([number], np.int64))
+
+
+def decode_number(content: memoryview, position: int) -> tuple[int, int]:
+    """Return the number at ``position``, and where it ends.
+
+    Raises
+    ------
+    CodecError
+        If there is none.
+    """
+    numbers, position = decode_numbers(content, position, 1)
+    return int(numbers[0]), position
+
+
+def encode_numbers(numbers: np.ndarray) -> bytes:
+    """Return numbers, uint64 (N,), as LEB128."""
+    shifts = 7 * np.arange(_MAX_NUMBER_BYTES, dtype=np.uint64)
+    rest = numbers[:, None] >> shifts
+    continued = np.zeros(rest.shape, bool)
+    continued[:, :-1] = rest[:, 1:] > 0
+    groups = (rest & np.uint64(127) | continued * np.uint64(128)).astype(np.uint8)
+    return groups[(rest > 0) | (shifts == 0)].tobytes()
+
+
+def decode_numbers(content: memoryview, position: int, count: int) -> tuple[np.ndarray, int]:
+    """Return ``count`` (1 at least) numbers, uint64, from ``position`` on, and where they end.
+
+    Raises
+    ------
+    CodecError
+        If there are not so many.
+    """
+    part = np.frombuffer(content[position : position + _MAX_NUMBER_BYTES * count], np.uint8)
+    ends = np.flatnonzero(part < 128)[:count]
+    if len(ends) < count:
+        raise CodecError("damaged stream: a field's head ends within its numbers")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if (ends - starts).max() >= _MAX_NUMBER_BYTES:
+        raise CodecError("damaged stream: a number of more than 10 bytes")
+    used = part[: ends[-1] + 1].astype(np.uint64)
+    places = (np.arange(len(used)) - np.repeat(starts, ends - starts + 1)).astype(np.uint64)
+    groups = (used & np.uint64(127)) << np.uint64(7) * places
+    return np.add.reduceat(groups, starts), position + len(used)
+
+
+def decode_signed(content: memoryview, position: int, count: int) -> tuple[np.ndarray, int]:
+    """Return ``count`` integers, int64; else as :func:`decode_numbers`."""
+    numbers, position = decode_numbers(content, position, count)
+    return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(
+        np.int64
+    ), position
+
+
+def _byte(content: memoryview, position: int, highest: int) -> tuple[int, int]:
+    if len(content) <= position or content[position] > highest:
+        raise CodecError("damaged stream: unknown coding of a field")
+    return content[position], position + 1
