@@ -1,32 +1,89 @@
-"""The octree's shape as occupancy bytes, one an inner node, breadth first from the root.
+"""The octree: its shape as occupancy bytes, one an inner node, breadth first from the root.
 
 Bit d of a byte says that child d exists; child d of a node appends the three bits of d to the
-node's Morton prefix. Levels are built from the leaves upwards and expanded from the root downwards
+node's Morton prefix. Levels are built from the leaves upwards, and coded from the root downwards,
 by OpenCL kernels.
+
+Section "occupancy", for a tree of two levels or more:
+
+- binary logarithm of the nodes of a chunk, one byte;
+- the nodes of each level below the root and above the leaves, each an unsigned LEB128 number;
+- the events of the nodes (:mod:`.rans`), level by level; a level is cut into chunks.
+
+Section "multiplicity", where there are more points than cells: the events of the cells, in the same
+chunks. nodes.cl says which events a node and a cell have, and octree.cl and beams.cl what their
+contexts go by; all of that is in integers.
 """
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyopencl as cl
 
+from geoaccel_ros.compression.beams import NO_BEAMS, Beams
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, encode_numbers, prior
+
+# Codes a level, from its descriptions; its number of each node's children, and its occupancy bytes
+# with their beginning, come of it.
+_CodeLevel = Callable[[int, cl.Buffer, cl.Buffer], tuple[cl.Buffer, int]]
 
 _CHILDREN = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 # A GPU's work-item takes at least so many nodes, and a level has at most so many work-items.
 _MIN_RUN = 16
 _MAX_ITEMS = 16384
 
+_CHUNK_BITS = 11
+_MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
+# As in nodes.cl.
+_EVENTS_PER_NODE = 9
+
 
 class Octree:
-    """Builds and expands octrees on an OpenCL device."""
+    """Builds, encodes and decodes octrees on an OpenCL device.
 
-    def __init__(self, device: Device):
+    Parameters
+    ----------
+    device : Device
+    occupancy_prior, multiplicity_prior : ndarray, uint8, or None
+        Tables of probabilities; None: those of the package.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        occupancy_prior: np.ndarray | None = None,
+        multiplicity_prior: np.ndarray | None = None,
+    ):
         self._device = device
+        self._sums = PrefixSums(device)
+        self._entropy = EntropyCoder(device)
+        self._occupancy_prior = (
+            prior("octree_occupancy") if occupancy_prior is None else occupancy_prior
+        )
+        self._multiplicity_prior = (
+            prior("octree_multiplicity") if multiplicity_prior is None else multiplicity_prior
+        )
         program = device.program("octree.cl")
         self._count = program.count_parents
         self._scan = program.scan_counts
         self._scatter = program.scatter_parents
         self._expand = program.expand
+        self._begin = program.begin_levels
+        self._describe = program.describe_nodes
+        self._descend = program.descend
+        self._end = program.end_levels
+        counting, emitting, decoding = (
+            device.program("nodes.cl", (f"-D{use}",)) for use in ("COUNT", "EMIT", "DECODE")
+        )
+        self._emit_nodes = emitting.code_nodes
+        self._decode_nodes = decoding.code_nodes
+        self._count_cells = counting.code_multiplicity
+        self._emit_cells = emitting.code_multiplicity
+        self._decode_cells = decoding.code_multiplicity
 
     def build(self, leaves: np.ndarray, depth: int) -> np.ndarray:
         """Return the occupancy bytes, uint8 (inner nodes,), root first.
@@ -41,35 +98,9 @@ class Octree:
         count = len(leaves)
         if count == 0 or depth == 0:
             return np.empty(0, np.uint8)
-        device = self._device
-        capacity = sum(min(count, 8**level) for level in range(depth))
-        occupancy = device.buffer("occupancy", capacity)
-        sizes = np.zeros(depth + 1, np.uint32)
-        sizes[depth] = count
-        starts = np.full(depth + 1, capacity, np.uint32)
-        level_sizes = device.upload("level_sizes", sizes)
-        level_starts = device.upload("level_starts", starts)
-        groups, group = self._groups(count)
-        items = groups * group
-        counts = device.buffer("counts", 4 * items)
-        lanes = device.group_size(self._scan)
-        children = device.upload("codes", leaves)
-        parents = device.buffer("parents", 8 * count)
-        for level in reversed(range(depth)):
-            device.launch_groups(
-                self._count, groups, group, children, level_sizes, level, items, counts
-            )
-            device.launch_groups(
-                self._scan, 1, lanes,
-                counts, items, level, level_sizes, level_starts, cl.LocalMemory(4 * lanes),
-            )  # fmt: skip
-            device.launch_groups(
-                self._scatter, groups, group,
-                children, level_sizes, level_starts, level, items, counts, parents, occupancy,
-            )  # fmt: skip
-            children, parents = parents, children
-        first = int(device.download(level_starts, 1, "u4")[0])
-        return device.download(occupancy, capacity - first, "u1", first)
+        occupancy, starts = self._build_levels(self._device.upload("codes", leaves), count, depth)
+        first, end = int(starts[0]), int(starts[-1])
+        return self._device.download(occupancy, end - first, "u1", first)
 
     def expand(self, occupancy: np.ndarray, depth: int, count: int) -> np.ndarray:
         """Return the Morton codes of the leaves, uint64 (count,), ascending.
@@ -102,6 +133,331 @@ class Octree:
             device.launch(self._expand, size, bytes_, first_children, first, size, codes)
         return device.download(codes, count, "u8", 8 * len(occupancy))
 
+    def encode(
+        self,
+        leaves: cl.Buffer,
+        cells: int,
+        multiplicity: np.ndarray | None,
+        depth: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
+    ) -> dict[str, bytes]:
+        """Return the sections "occupancy" and "multiplicity".
+
+        Parameters
+        ----------
+        leaves : Buffer
+            uint64 (cells,): Morton codes of the occupied cells, ascending, without duplicates,
+            each below 8**depth.
+        cells : int
+        multiplicity : ndarray, shape (cells,), uint32, or None
+            Points of each cell, 1 or more; None where each has one.
+        depth : int
+            Levels below the root.
+        origin : tuple of int
+            Lowest cell on x, y and z, from the sensor.
+        beams : Beams or None
+            Of the sensor.
+        """
+        sections = {"occupancy": b"", "multiplicity": b""}
+        if cells > 0 and depth > 0:
+            events, starts, sizes = self.occupancy_events(leaves, cells, depth, origin, beams)
+            sections["occupancy"] = b"".join(
+                (
+                    bytes([_CHUNK_BITS]),
+                    encode_numbers(sizes[1:depth]),
+                    self._entropy.encode(events, starts, self._occupancy_prior),
+                )
+            )
+        if multiplicity is not None and cells > 0:
+            events, starts = self.multiplicity_events(leaves, cells, multiplicity)
+            sections["multiplicity"] = self._entropy.encode(
+                events, starts, self._multiplicity_prior
+            )
+        return sections
+
+    def decode(
+        self,
+        sections: dict[str, memoryview],
+        points: int,
+        cells: int,
+        depth: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
+        levels: int | None = None,
+    ) -> tuple[cl.Buffer, int, np.ndarray | None]:
+        """Return the codes of the cells, their number and the points of each.
+
+        Parameters
+        ----------
+        sections : dict
+            As from :meth:`encode`; may be hostile.
+        points, cells : int
+            As the header states them: cells are at most 2**31, and memory is taken for so many.
+        depth, origin, beams
+            As they were encoded.
+        levels : int or None
+            Decode no more than this many levels below the root; None: all.
+
+        Returns
+        -------
+        codes : Buffer
+            uint64 (count,), ascending, of three bits for each level.
+        count : int
+        multiplicity : ndarray, shape (count,), uint32, or None
+            None where each cell has one point, or where levels are left out.
+
+        Raises
+        ------
+        CodecError
+            If the sections are damaged.
+        """
+        misfit = CodecError("damaged stream: the octree does not fit its number of cells")
+        if not 0 < cells <= points and not cells == points == 0:
+            raise misfit
+        if cells == 0 or depth == 0:
+            if cells > 1 or len(sections["occupancy"]):
+                raise misfit
+            count = cells
+            codes = self._device.upload("nodes 0", np.zeros(1, np.uint64))
+        else:
+            codes, count = self._decode_occupancy(
+                sections["occupancy"], cells, depth, origin, beams,
+                depth if levels is None else min(levels, depth),
+            )  # fmt: skip
+        if levels is not None and levels < depth:
+            return codes, count, None
+        if points > cells:
+            multiplicity = self._decode_multiplicity(sections["multiplicity"], codes, cells, points)
+            return codes, count, multiplicity
+        if len(sections["multiplicity"]):
+            raise misfit
+        return codes, count, None
+
+    def occupancy_events(
+        self,
+        leaves: cl.Buffer,
+        cells: int,
+        depth: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
+    ) -> tuple[cl.Buffer, np.ndarray, np.ndarray]:
+        """Return the events of the nodes, where each chunk's begin, and the levels' sizes.
+
+        Parameters
+        ----------
+        leaves, cells, depth, origin, beams
+            As of :meth:`encode`; 1 or more cells and levels.
+
+        Returns
+        -------
+        events : Buffer
+            uint16; each node has room for as many as it can have.
+        starts : ndarray, shape (chunks + 1,), uint32
+        sizes : ndarray, shape (depth + 1,), int64
+            Nodes of each level, from the root to the leaves.
+        """
+        device = self._device
+        occupancy, level_starts = self._build_levels(leaves, cells, depth)
+        sizes = np.append(np.diff(level_starts.astype(np.int64)), cells)
+        nodes = np.concatenate([_chunk_sizes(size, _CHUNK_BITS) for size in sizes[:depth]])
+        starts = np.append(0, np.cumsum(_EVENTS_PER_NODE * nodes)).astype(np.uint32)
+        events = device.buffer("events", 2 * int(starts[-1]))
+        coder = device.upload("event_starts", starts), events
+
+        def code(level: int, descriptions: cl.Buffer, children: cl.Buffer) -> tuple[cl.Buffer, int]:
+            first = int(level_starts[level])
+            self._code_level(
+                self._emit_nodes, sizes, level, _CHUNK_BITS,
+                descriptions, occupancy, first, children, coder,
+            )  # fmt: skip
+            return occupancy, first
+
+        self._walk(sizes, depth, origin, beams, code)
+        return events, starts, sizes
+
+    def multiplicity_events(
+        self, leaves: cl.Buffer, cells: int, multiplicity: np.ndarray
+    ) -> tuple[cl.Buffer, np.ndarray]:
+        """Return the events of the cells and where each chunk's begin, as of :meth:`encode`."""
+        device = self._device
+        chunks = _chunk_count(cells, _CHUNK_BITS)
+        counts = device.buffer("event_starts", 4 * (chunks + 1))
+        arguments = (
+            leaves, cells, 2**_CHUNK_BITS, chunks, device.upload("multiplicity", multiplicity),
+        )  # fmt: skip
+        device.launch_serial(self._count_cells, chunks, *arguments, counts)
+        self._sums.exclusive(counts, chunks)
+        starts = device.download(counts, chunks + 1, "u4")
+        events = device.buffer("events", 2 * int(starts[-1]))
+        device.launch_serial(self._emit_cells, chunks, *arguments, counts, events)
+        return events, starts
+
+    def _decode_occupancy(
+        self,
+        section: memoryview,
+        cells: int,
+        depth: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
+        levels: int,
+    ) -> tuple[cl.Buffer, int]:
+        content = np.frombuffer(section, np.uint8)
+        if not len(content) or not _MIN_CHUNK_BITS <= content[0] <= _MAX_CHUNK_BITS:
+            raise CodecError("damaged stream: an octree without the size of its chunks")
+        chunk_bits = int(content[0])
+        inner, position = decode_numbers(content, 1, depth - 1)
+        sizes = np.concatenate([[1], inner, [cells]])
+        if (sizes[1:] < sizes[:-1]).any() or (sizes[1:] > 8 * sizes[:-1]).any():
+            raise CodecError("damaged stream: the levels of the octree do not fit its cells")
+        chunks = [_chunk_count(size, chunk_bits) for size in sizes[:depth]]
+        stream = self._entropy.open(
+            section[position:], sum(chunks), self._occupancy_prior, "occupancy"
+        )
+        occupancy = self._device.buffer("occupancy", cells)
+
+        def code(level: int, descriptions: cl.Buffer, children: cl.Buffer) -> tuple[cl.Buffer, int]:
+            self._code_level(
+                self._decode_nodes, sizes, level, chunk_bits,
+                descriptions, occupancy, 0, children, stream.arguments,
+            )  # fmt: skip
+            return occupancy, 0
+
+        codes, totals = self._walk(sizes, levels, origin, beams, code)
+        replace(stream, chunks=sum(chunks[:levels])).finish()
+        if (self._device.download(totals, levels, "u4") != sizes[1 : levels + 1]).any():
+            raise CodecError("damaged stream: the levels of the octree are not as many as stated")
+        return codes, int(sizes[levels])
+
+    def _decode_multiplicity(
+        self, section: memoryview, codes: cl.Buffer, cells: int, points: int
+    ) -> np.ndarray:
+        device = self._device
+        chunks = _chunk_count(cells, _CHUNK_BITS)
+        stream = self._entropy.open(section, chunks, self._multiplicity_prior, "multiplicity")
+        buffer = device.buffer("multiplicity", 4 * cells)
+        device.launch_serial(
+            self._decode_cells, chunks,
+            codes, cells, 2**_CHUNK_BITS, chunks, buffer, *stream.arguments,
+        )  # fmt: skip
+        stream.finish()
+        multiplicity = device.download(buffer, cells, "u4")
+        if int(multiplicity.sum(dtype=np.uint64)) != points or not multiplicity.all():
+            raise CodecError("damaged stream: the cells do not hold the number of points")
+        return multiplicity
+
+    def _build_levels(
+        self, leaves: cl.Buffer, count: int, depth: int
+    ) -> tuple[cl.Buffer, np.ndarray]:
+        """Return the occupancy bytes, and where each level's begin, (depth + 1,) with the end."""
+        device = self._device
+        capacity = sum(min(count, 8**level) for level in range(depth))
+        occupancy = device.buffer("occupancy", capacity)
+        sizes = np.zeros(depth + 1, np.uint32)
+        sizes[depth] = count
+        level_sizes = device.upload("level_sizes", sizes)
+        level_starts = device.upload("level_starts", np.full(depth + 1, capacity, np.uint32))
+        groups, group = self._groups(count)
+        items = groups * group
+        counts = device.buffer("counts", 4 * items)
+        lanes = device.group_size(self._scan, local_bytes=4)
+        children = leaves
+        spare = [device.buffer("parents 0", 8 * count), device.buffer("parents 1", 8 * count)]
+        for level in reversed(range(depth)):
+            parents = spare[level % 2]
+            device.launch_groups(
+                self._count, groups, group, children, level_sizes, level, items, counts
+            )
+            device.launch_groups(
+                self._scan, 1, lanes,
+                counts, items, level, level_sizes, level_starts, cl.LocalMemory(4 * lanes),
+            )  # fmt: skip
+            device.launch_groups(
+                self._scatter, groups, group,
+                children, level_sizes, level_starts, level, items, counts, parents, occupancy,
+            )  # fmt: skip
+            children = parents
+        return occupancy, device.download(level_starts, depth + 1, "u4")
+
+    def _walk(
+        self,
+        sizes: np.ndarray,
+        levels: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
+        code: _CodeLevel,
+    ) -> tuple[cl.Buffer, cl.Buffer]:
+        """Code the first ``levels`` levels from the root on; return what is below the last.
+
+        Parameters
+        ----------
+        sizes : ndarray, shape (depth + 1,), int64
+            Nodes of each level.
+        levels : int
+        origin, beams
+            As of :meth:`encode`.
+        code : callable
+            Codes a level.
+
+        Returns
+        -------
+        codes : Buffer
+            uint64 (sizes[levels],).
+        totals : Buffer
+            uint32 (levels,): children that the nodes of each level have together.
+        """
+        device = self._device
+        depth, most = len(sizes) - 1, int(sizes[: levels + 1].max())
+        codes, neighbours, chains = (
+            [device.buffer(f"{name} {i}", size * most) for i in range(2)]
+            for name, size in (("nodes", 8), ("neighbours", 24), ("chains", 1))
+        )
+        descriptions = device.buffer("descriptions", 8 * most)
+        children = device.buffer("first_child", 4 * (most + 1))
+        totals = device.buffer("level_totals", 4 * levels)
+        first_cell = [np.int32(axis) for axis in origin] if beams else [np.int32(0)] * 3
+        model = (beams or NO_BEAMS).upload(device)
+        device.launch(self._begin, 1, codes[0], neighbours[0], chains[0])
+        for level in range(levels):
+            count, below = int(sizes[level]), int(sizes[level + 1])
+            here, there = level % 2, 1 - level % 2
+            nodes = codes[here], neighbours[here], chains[here], count
+            device.launch(
+                self._describe, count, *nodes, depth - level, *first_cell, *model, descriptions
+            )
+            occupancy, first = code(level, descriptions, children)
+            self._sums.exclusive(children, count)
+            shape = occupancy, first, children, below, totals, level
+            if level + 1 < levels:
+                device.launch(
+                    self._descend, count,
+                    *nodes, *shape, codes[there], neighbours[there], chains[there],
+                )  # fmt: skip
+            else:
+                device.launch(self._end, count, codes[here], count, *shape, codes[there])
+        return codes[levels % 2], totals
+
+    def _code_level(
+        self,
+        kernel: cl.Kernel,
+        sizes: np.ndarray,
+        level: int,
+        chunk_bits: int,
+        descriptions: cl.Buffer,
+        occupancy: cl.Buffer,
+        first: int,
+        children: cl.Buffer,
+        coder: tuple[cl.Buffer, ...],
+    ) -> None:
+        """Queue the coding of a level, whose occupancy begins at byte ``first``."""
+        chunks = _chunk_count(sizes[level], chunk_bits)
+        before = sum(_chunk_count(size, chunk_bits) for size in sizes[:level])
+        self._device.launch_serial(
+            kernel, chunks,
+            descriptions, int(sizes[level]), len(sizes) - 1 - level, 2**chunk_bits, before, chunks,
+            occupancy, first, children, *coder,
+        )  # fmt: skip
+
     def _groups(self, count: int) -> tuple[int, int]:
         """Return number and size of the work-groups that share the nodes of a level."""
         if self._device.is_cpu:
@@ -132,3 +488,12 @@ def _levels(
     if first != len(occupancy) or size != count:
         raise CodecError("damaged stream: the octree does not fit its number of cells")
     return levels, first_child
+
+
+def _chunk_count(nodes: int, chunk_bits: int) -> int:
+    return (int(nodes) + 2**chunk_bits - 1) >> chunk_bits
+
+
+def _chunk_sizes(nodes: int, chunk_bits: int) -> np.ndarray:
+    """Return the nodes of each chunk of a level, int64 (chunks,)."""
+    return np.minimum(2**chunk_bits, int(nodes) - np.arange(0, int(nodes), 2**chunk_bits))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from geoaccel_ros.compression.beams import Beams
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.octree import Octree
 
@@ -28,7 +29,7 @@ def random_leaves(seed, depth, count, spread):
     return np.unique(np.minimum(codes, np.uint64(8**depth - 1)))
 
 
-@pytest.fixture(params=["as a CPU", "as a GPU"])
+@pytest.fixture(params=["as a CPU", "as a GPU"], scope="module")
 def octree(device, request):
     # How nodes are divided among work-items depends on the kind of device; the bytes must not.
     return Octree(dataclasses.replace(device, is_cpu=request.param == "as a CPU"))
@@ -92,3 +93,138 @@ def test_trees_without_inner_nodes(octree, count):
 def test_bytes_that_are_no_tree_are_refused(octree, occupancy, depth, leaves, message):
     with pytest.raises(CodecError, match=message):
         octree.expand(np.array(occupancy, np.uint8), depth, leaves)
+
+
+BEAMS = Beams(
+    np.array([-40000, -9000, 300, 12000]),
+    np.array([30, -20, 0, 75]),
+    np.arange(17) * 40 - 300,
+    np.arange(17) * -3 + 20,
+)
+ORIGIN = (-300, -70, -25)
+
+
+def encode(octree, leaves, multiplicity, depth, beams=None):
+    codes = octree._device.upload("test leaves", leaves)
+    return octree.encode(codes, len(leaves), multiplicity, depth, ORIGIN, beams)
+
+
+def decode(octree, sections, points, cells, depth, beams=None, levels=None):
+    views = {name: memoryview(content) for name, content in sections.items()}
+    codes, count, multiplicity = octree.decode(views, points, cells, depth, ORIGIN, beams, levels)
+    return octree._device.download(codes, count, "u8"), multiplicity
+
+
+@pytest.mark.parametrize("beams", [None, BEAMS], ids=["without beams", "with beams"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 9, 14, 21])
+@pytest.mark.parametrize("count", [1, 2, 17, 5000])
+@pytest.mark.parametrize("spread", [1, 8])
+def test_a_tree_comes_back(octree, depth, count, spread, beams):
+    leaves = random_leaves(depth * count, depth, count, spread)
+    sections = encode(octree, leaves, None, depth, beams)
+    assert sections["multiplicity"] == b""
+    decoded, multiplicity = decode(octree, sections, len(leaves), len(leaves), depth, beams)
+    assert (decoded == leaves).all()
+    assert multiplicity is None
+
+
+def test_multiplicities_come_back(octree):
+    leaves = random_leaves(5, 10, 6000, 2)
+    multiplicity = np.random.default_rng(1).geometric(0.7, len(leaves)).astype(np.uint32)
+    multiplicity[[0, 40, -1]] = 2**31, 5107, 70000
+    sections = encode(octree, leaves, multiplicity, 10)
+    points = int(multiplicity.sum(dtype=np.int64))
+    decoded, again = decode(octree, sections, points, len(leaves), 10)
+    assert (decoded == leaves).all()
+    assert (again == multiplicity).all()
+    with pytest.raises(CodecError, match="number of points"):
+        decode(octree, sections, points + 1, len(leaves), 10)
+    with pytest.raises(CodecError, match="does not fit"):
+        decode(octree, sections, len(leaves), len(leaves), 10)
+
+
+def test_full_trees_and_the_outermost_corners_come_back(octree):
+    for leaves, depth in (
+        (np.arange(8**5, dtype=np.uint64), 5),
+        (np.array([0, 8**21 - 1], np.uint64), 21),
+    ):
+        sections = encode(octree, leaves, None, depth, BEAMS)
+        assert (decode(octree, sections, len(leaves), len(leaves), depth, BEAMS)[0] == leaves).all()
+
+
+def test_fewer_levels_are_a_coarser_tree(octree):
+    leaves = random_leaves(3, 12, 9000, 3)
+    sections = encode(octree, leaves, None, 12, BEAMS)
+    for levels in (0, 1, 5, 11, 12, 15):
+        decoded, _ = decode(octree, sections, len(leaves), len(leaves), 12, BEAMS, levels)
+        assert (decoded == np.unique(leaves >> np.uint64(3 * max(0, 12 - levels)))).all()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_trees_without_levels_take_no_bytes(octree, count):
+    sections = encode(octree, np.zeros(count, np.uint64), None, 0)
+    assert set(sections.values()) == {b""}
+    assert decode(octree, sections, count, count, 0)[0].tolist() == [0] * count
+
+
+def test_the_bytes_do_not_depend_on_the_kind_of_device(device):
+    leaves = random_leaves(8, 14, 20_000, 3)
+    multiplicity = 1 + (np.arange(len(leaves), dtype=np.uint32) % 7 == 0)
+    first, second = (
+        encode(Octree(dataclasses.replace(device, is_cpu=is_cpu)), leaves, multiplicity, 14, BEAMS)
+        for is_cpu in (True, False)
+    )
+    assert first == second
+
+
+def test_isolated_points_on_a_cone_cost_little_height(octree):
+    # On one cone of slope 1/4, far apart: with its beam, z is known from x and y.
+    rng = np.random.default_rng(4)
+    x, y = rng.integers(-8000, 8000, (2, 4000))
+    cells = np.stack([x, y, np.rint(np.hypot(x, y) / 4).astype(int)]) - np.array([[-8192]] * 3)
+    codes = np.zeros(4000, np.uint64)
+    for axis in range(3):
+        for bit in range(14):
+            codes |= (cells[axis].astype(np.uint64) >> np.uint64(bit) & np.uint64(1)) << np.uint64(
+                3 * bit + axis
+            )
+    leaves = octree._device.upload("test leaves", np.unique(codes))
+    beam = Beams(np.array([2**15]), np.zeros(1, int), np.zeros(17, int), np.zeros(17, int))
+    arguments = leaves, len(np.unique(codes)), None, 14, (-8192,) * 3
+    without = len(octree.encode(*arguments, None)["occupancy"])
+    with_beam = len(octree.encode(*arguments, beam)["occupancy"])
+    assert 8 * (without - with_beam) > 5 * 4000
+
+
+def mutations(section):
+    rng = np.random.default_rng(len(section))
+    for position in np.unique(np.append(np.arange(40), rng.integers(0, len(section), 200))):
+        damaged = bytearray(section)
+        damaged[position] ^= 1 << rng.integers(8)
+        yield bytes(damaged)
+    for end in rng.integers(0, len(section), 20):
+        yield section[:end]
+    yield section + b"\0\0"
+
+
+@pytest.mark.parametrize("beams", [None, BEAMS], ids=["without beams", "with beams"])
+def test_damaged_sections_are_refused(octree, beams):
+    leaves = random_leaves(2, 11, 3000, 3)
+    multiplicity = 1 + (np.arange(len(leaves), dtype=np.uint32) % 5 == 0)
+    points = int(multiplicity.sum())
+    sections = encode(octree, leaves, multiplicity, 11, beams)
+    for name, section in sections.items():
+        for damaged in mutations(section):
+            with pytest.raises(CodecError):
+                decode(octree, sections | {name: damaged}, points, len(leaves), 11, beams)
+
+
+def test_a_damaged_tree_decodes_to_something_or_is_refused_when_stated_otherwise(octree):
+    leaves = random_leaves(2, 11, 3000, 3)
+    sections = encode(octree, leaves, None, 11)
+    for cells in (0, 1, 7, len(leaves) - 1, len(leaves) + 1, 2**31 - 1):
+        with pytest.raises(CodecError):
+            decode(octree, sections, cells, cells, 11)
+    for depth in (0, 1, 10, 12, 21):
+        with pytest.raises(CodecError):
+            decode(octree, sections, len(leaves), len(leaves), depth)

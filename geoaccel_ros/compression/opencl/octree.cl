@@ -6,6 +6,8 @@
 // the root's byte comes first: level l begins at level_starts[l].
 //
 // A work-item takes a run of consecutive nodes. Bit d of a node's occupancy byte says that child d exists.
+#include "beams.cl"
+#include "morton.cl"
 
 // The nodes [*begin, *end) of work-item `item` of `items`.
 void run_of_item(uint size, uint item, uint items, uint *begin, uint *end)
@@ -103,4 +105,99 @@ kernel void expand(global const uchar *occupancy, global const uint *first_child
     // Most nodes have one or two children: visit the set bits alone.
     for (; byte; byte &= byte - 1)
         codes[child++] = prefix | (31 - clz(byte & -byte));
+}
+
+// From the root downwards, for coding: a level's nodes with what both sides know of them. A node's neighbours are
+// found through its parent's, whose children are numbered by a prefix sum: no search. In a hostile stream the
+// nodes of a level are not as many as stated: what would lie outside is left out.
+
+#define NO_NODE 0xffffffffu
+// How many ancestors in a row were only children, counted up to this.
+#define LONGEST_CHAIN 3
+
+// The root.
+kernel void begin_levels(global ulong *codes, global uint *neighbours, global uchar *chains)
+{
+    codes[0] = 0;
+    chains[0] = 0;
+    for (uint side = 0; side < 6; ++side)
+        neighbours[side] = NO_NODE;
+}
+
+// The node in place `child` of node `parent`, if there is one.
+uint child_in_place(global const uchar *occupancy, global const uint *first_child, uint parent, uint parents,
+                    uint child)
+{
+    if (parent >= parents || !(occupancy[parent] >> child & 1))
+        return NO_NODE;
+    return first_child[parent] + popcount(occupancy[parent] & ((1u << child) - 1));
+}
+
+// The children of each of `count` nodes; the level's occupancy begins at first_node.
+kernel void descend(global const ulong *codes, global const uint *neighbours, global const uchar *chains,
+                    uint count, global const uchar *occupancy, uint first_node, global const uint *first_child,
+                    uint children, global uint *totals, uint level, global ulong *child_codes,
+                    global uint *child_neighbours, global uchar *child_chains)
+{
+    const uint i = get_global_id(0);
+    if (i == 0)
+        totals[level] = first_child[count];
+    if (i >= count)
+        return;
+    occupancy += first_node;
+    uint byte = occupancy[i], position = first_child[i];
+    const uchar chain = (byte & (byte - 1)) ? 0 : min(chains[i] + 1, LONGEST_CHAIN);
+    for (; byte && position < children; byte &= byte - 1, ++position) {
+        const uint child = 31 - clz(byte & -byte);
+        child_codes[position] = codes[i] << 3 | child;
+        child_chains[position] = chain;
+        for (uint axis = 0; axis < 3; ++axis) {
+            const uint upper = child >> axis & 1, mirrored = child ^ 1u << axis;
+            const uint outside = neighbours[6 * i + 2 * axis + upper];
+            child_neighbours[6 * position + 2 * axis + upper] =
+                child_in_place(occupancy, first_child, outside, count, mirrored);
+            child_neighbours[6 * position + 2 * axis + 1 - upper] =
+                child_in_place(occupancy, first_child, i, count, mirrored);
+        }
+    }
+}
+
+// The same for the last level: nothing but the codes.
+kernel void end_levels(global const ulong *codes, uint count, global const uchar *occupancy, uint first_node,
+                       global const uint *first_child, uint children, global uint *totals, uint level,
+                       global ulong *child_codes)
+{
+    const uint i = get_global_id(0);
+    if (i == 0)
+        totals[level] = first_child[count];
+    if (i >= count)
+        return;
+    uint byte = occupancy[first_node + i], position = first_child[i];
+    for (; byte && position < children; byte &= byte - 1, ++position)
+        child_codes[position] = codes[i] << 3 | (31 - clz(byte & -byte));
+}
+
+// What code_node in nodes.cl goes by; `bits` levels are left below the nodes. Without beams (0) their arrays are
+// not read.
+kernel void describe_nodes(global const ulong *codes, global const uint *neighbours, global const uchar *chains,
+                           uint count, uint bits, int origin_x, int origin_y, int origin_z,
+                           global const int *slopes, global const int *heights, uint beams,
+                           global const int *tilts, global const int *offsets, global ulong *descriptions)
+{
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    const ulong code = codes[i];
+    ulong description = (ulong)chains[i] << 6 | (code & 7) << 8;
+    for (uint side = 0; side < 6; ++side)
+        description |= (ulong)(neighbours[6 * i + side] < count) << side;
+    if (beams > 0) {
+        // Cells are centred on multiples of the step: a node begins half a cell below its first.
+        const int x = 2 * origin_x + ((2 * (int)collect(code) + 1) << bits) - 1;
+        const int y = 2 * origin_y + ((2 * (int)collect(code >> 1) + 1) << bits) - 1;
+        const int z = 2 * origin_z + ((2 * (int)collect(code >> 2) + 1) << bits) - 1;
+        description |=
+            1 << 11 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, tilts, offsets) << 12;
+    }
+    descriptions[i] = description;
 }

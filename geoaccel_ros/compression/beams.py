@@ -1,0 +1,301 @@
+"""The rings of a spinning lidar, as the octree's coder knows them.
+
+Ring i of a spinning lidar lies on a cone about the sensor's axis: z = a_i rho + b_i with
+rho = hypot(x, y). Clouds that were corrected for the sensor's motion bend the cones, all alike: a
+tilt A and an offset B that depend on the azimuth are added, z = (a_i + A) rho + b_i + B. They are
+given at 17 knots, four a quadrant, and are linear between these. Azimuth is measured by
+|y| / (|x| + |y|), which is quick to compute in integers: 0 on the x axis, 1 on the y axis, to 4.
+
+Section "beams", a sequence of unsigned LEB128 numbers; a signed number v is sent as 2 v, or
+-2 v - 1 where it is negative:
+
+- the number of beams;
+- the slopes a_i in 2**-17, ascending: the first, then differences;
+- the heights b_i in 1/32 of a cell, likewise;
+- 1 if knots follow, else 0: the tilts A in 2**-17, then the offsets B in 1/32 of a cell.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyopencl as cl
+
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.rans import decode_numbers, encode_numbers
+
+KNOTS = 17
+_KNOTS_PER_QUADRANT = 4
+# What is sent, and by how much beams.cl's units are finer: slopes in 2**-20, heights in 1/512 cell.
+_SLOPE, _FINER_SLOPE = 2**17, 8
+_HEIGHT, _FINER_HEIGHT = 32, 16
+_MAX_BEAMS = 1024
+# What keeps beams.cl's products within 64 bits.
+_MAX_SLOPE = 2**22
+_MAX_HEIGHT = 2**25
+MAX_CELL = 2**23
+
+# Points that a fit uses, about; its rounds, and those before the knots join.
+_SAMPLE = 12000
+_ROUNDS = 7
+_ROUNDS_WITHOUT_KNOTS = 2
+# Nearer points tell little; residuals below this are the coordinates' own resolution: metres.
+_NEAR = 0.5
+_FINEST = 3e-4
+# Square of the spread of distances, in metres, below which a ring's slope cannot be told.
+_STIFF = 1e-4
+_MIN_POINTS = 8
+_MIN_BEAMS = 4
+# Chance alone gives residuals of a quarter of the gap to the next ring.
+_GOOD_FIT = 0.12
+# The histogram that finds rings by elevation reaches from -1 to 1.
+_BIN = 1 / 2000
+_BINS = 2000
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The cones of a sensor's rings in fixed point, for a grid's step.
+
+    Attributes
+    ----------
+    slopes, heights : ndarray, shape (beams,), int64
+        a_i in 2**-17, ascending; b_i in 1/32 of a cell.
+    tilts, offsets : ndarray, shape (KNOTS,), int64
+        A and B at the knots, in the same units.
+    """
+
+    slopes: np.ndarray
+    heights: np.ndarray
+    tilts: np.ndarray
+    offsets: np.ndarray
+
+    def to_bytes(self) -> bytes:
+        """Return the section."""
+        values = [np.diff(self.slopes, prepend=0), np.diff(self.heights, prepend=0)]
+        bent = bool(self.tilts.any() or self.offsets.any())
+        knots = [self.tilts, self.offsets] if bent else []
+        return b"".join(
+            (
+                encode_numbers([len(self.slopes)]),
+                encode_numbers(_folded(np.concatenate(values))),
+                encode_numbers([bent]),
+                encode_numbers(_folded(np.concatenate(knots))) if bent else b"",
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, section: memoryview) -> "Beams":
+        """Return the beams of a section, which may be hostile.
+
+        Raises
+        ------
+        CodecError
+            If it is damaged.
+        """
+        content = np.frombuffer(section, np.uint8)
+        (count,), position = decode_numbers(content, 0, 1)
+        damaged = CodecError("damaged stream: beams that no sensor has")
+        if not 1 <= count <= _MAX_BEAMS:
+            raise damaged
+        values, position = decode_numbers(content, position, 2 * int(count))
+        (bent,), position = decode_numbers(content, position, 1)
+        knots = np.zeros(2 * KNOTS, np.int64)
+        if bent == 1:
+            knots, position = decode_numbers(content, position, 2 * KNOTS)
+        slopes, heights = np.cumsum(_unfolded(values).reshape(2, -1), axis=1)
+        tilts, offsets = _unfolded(knots).reshape(2, -1)
+        if (
+            bent > 1
+            or position != len(content)
+            or max(np.abs(slopes).max(), np.abs(tilts).max()) > _MAX_SLOPE
+            or max(np.abs(heights).max(), np.abs(offsets).max()) > _MAX_HEIGHT
+        ):
+            raise damaged
+        return cls(slopes, heights, tilts, offsets)
+
+    def upload(self, device: Device) -> tuple[cl.Buffer | int, ...]:
+        """Return what kernels take: slopes, heights, their number, tilts, offsets."""
+        slopes, heights, tilts, offsets = (
+            device.upload(f"beam_{name}", (values * finer).astype(np.int32))
+            for name, values, finer in (
+                ("slopes", self.slopes, _FINER_SLOPE),
+                ("heights", self.heights, _FINER_HEIGHT),
+                ("tilts", self.tilts, _FINER_SLOPE),
+                ("offsets", self.offsets, _FINER_HEIGHT),
+            )
+        )
+        return slopes, heights, len(self.slopes), tilts, offsets
+
+
+NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 4)
+
+
+def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> Beams | None:
+    """Return the beams of a sensor at the origin, or None where no cones are seen.
+
+    Weighted least squares on some ten thousand points, with Cauchy's weights, which fall with the
+    residual (Holland and Welsch, "Robust regression using iteratively reweighted least-squares",
+    1977).
+
+    Parameters
+    ----------
+    xyz : ndarray, shape (3, N), float64
+        Finite points in metres, in the sensor's frame, in the order in which they were measured if
+        that is known.
+    step : float
+        Edge of a cell in metres.
+    ring : ndarray, shape (N,), integer, or None
+        Ring of each point: a field, or the rows of an organised cloud. Without it, rings begin
+        where the azimuth begins anew, or are found by the elevations that are frequent.
+    """
+    if xyz.shape[1] < _MIN_POINTS or max(xyz.max(), -xyz.min()) >= MAX_CELL / 4 * step:
+        return None
+    stride = max(1, xyz.shape[1] // _SAMPLE)
+    x, y, z = xyz[:, ::stride]
+    rho = np.hypot(x, y)
+    far = rho > _NEAR
+    x, y, z, rho = x[far], y[far], z[far], rho[far]
+    if ring is not None:
+        ways = (lambda: _ranks(ring[::stride][far]),)
+    else:
+        ways = (lambda: _turns(xyz)[::stride][far], lambda: _frequent_elevations(z / rho))
+    for rings in ways:
+        cones = _fit(x, y, z, rho, rings())
+        if cones is not None:
+            slopes, tilts = (np.rint(cones[i] * _SLOPE).astype(np.int64) for i in (0, 2))
+            heights, offsets = (
+                np.rint(cones[i] * (_HEIGHT / step)).astype(np.int64) for i in (1, 3)
+            )
+            return Beams(slopes, heights, tilts, offsets)
+    return None
+
+
+def _ranks(ring: np.ndarray) -> np.ndarray:
+    """Return rings numbered from 0 without gaps."""
+    return np.unique(ring, return_inverse=True)[1]
+
+
+def _turns(xyz: np.ndarray) -> np.ndarray:
+    """Return rings that begin where the azimuth passes the x axis."""
+    x, y = xyz[0], xyz[1]
+    return np.append(0, np.cumsum((y[1:] >= 0) & (y[:-1] < 0) & (x[1:] > 0)))
+
+
+def _frequent_elevations(elevations: np.ndarray) -> np.ndarray:
+    """Return the nearest of the frequent elevations, z / rho, of each."""
+    bins = np.clip(np.rint(elevations / _BIN).astype(np.int64), -_BINS, _BINS) + _BINS
+    counts = np.bincount(bins, minlength=2 * _BINS + 1)
+    near = np.convolve(counts, (1, 2, 3, 2, 1), "same") / 9
+    background = np.convolve(counts, np.ones(25), "same") / 25
+    peaks = (near >= np.append(0, near[:-1])) & (near > np.append(near[1:], 0))
+    peaks &= (near > 1.3 * background) & (near > len(elevations) / 4000)
+    centres = (np.flatnonzero(peaks) - _BINS) * _BIN
+    if len(centres) == 0:
+        return np.zeros(len(elevations), np.int64)
+    return np.searchsorted((centres[1:] + centres[:-1]) / 2, elevations)
+
+
+def _fit(
+    x: np.ndarray, y: np.ndarray, z: np.ndarray, rho: np.ndarray, rings: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return a, b, A and B in metres, or None where the rings are no cones."""
+    count = int(rings.max(initial=0)) + 1
+    populated = np.bincount(rings, minlength=count) >= _MIN_POINTS
+    if not _MIN_BEAMS <= np.count_nonzero(populated) <= _MAX_BEAMS:
+        return None
+    used = populated[rings]
+    x, y, z, rho = x[used], y[used], z[used], rho[used]
+    rings = (np.cumsum(populated) - 1)[rings[used]]
+    count = int(rings.max()) + 1
+    azimuth = _diamond_angle(x, y) * _KNOTS_PER_QUADRANT
+    knot = np.minimum(azimuth.astype(np.int64), KNOTS - 2)
+    part = azimuth - knot
+    tilts, offsets = np.zeros(KNOTS), np.zeros(KNOTS)
+    bend, weights = np.zeros(len(z)), np.ones(len(z))
+    for round_ in range(_ROUNDS):
+        a, b = _lines(rho, z - bend, weights, rings, count)
+        straight = z - a[rings] * rho - b[rings]
+        if round_ >= _ROUNDS_WITHOUT_KNOTS:
+            tilts, offsets = _bends(rho, straight, weights, knot, part)
+            bend = rho * (tilts[knot] * (1 - part) + tilts[knot + 1] * part)
+            bend += offsets[knot] * (1 - part) + offsets[knot + 1] * part
+        residuals = np.abs(straight - bend)
+        scale = 2 * max(float(np.median(residuals)), _FINEST)
+        weights = 1 / (1 + (residuals / scale) ** 2)
+    order = np.argsort(a, kind="stable")
+    a, b = a[order], b[order]
+    # Each point's gap to the next ring, at its distance.
+    gaps = np.empty(count)
+    gaps[order] = np.gradient(a)
+    if np.median(residuals / (np.abs(gaps[rings]) * rho + _FINEST)) > _GOOD_FIT:
+        return None
+    return a, b, tilts, offsets
+
+
+def _lines(
+    rho: np.ndarray, z: np.ndarray, weights: np.ndarray, rings: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return slope and height of each ring's line, by weighted least squares."""
+
+    def sums(values: np.ndarray) -> np.ndarray:
+        return np.bincount(rings, values, count)
+
+    total = sums(weights)
+    mean_rho, mean_z = sums(weights * rho) / total, sums(weights * z) / total
+    off = rho - mean_rho[rings]
+    # A ring at one distance alone keeps the slope from its height: through the origin.
+    slope = (sums(weights * off * (z - mean_z[rings])) + _STIFF * total * mean_z / mean_rho) / (
+        sums(weights * off * off) + _STIFF * total
+    )
+    return slope, mean_z - slope * mean_rho
+
+
+def _bends(
+    rho: np.ndarray, z: np.ndarray, weights: np.ndarray, knot: np.ndarray, part: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tilts and offsets at the knots that residuals z show, by weighted least squares."""
+    columns = (
+        (knot, (1 - part) * rho), (knot + 1, part * rho),
+        (knot + KNOTS, 1 - part), (knot + KNOTS + 1, part),
+    )  # fmt: skip
+    size = 2 * KNOTS
+    normal, right = np.zeros((size, size)), np.zeros(size)
+    for first, value in columns:
+        right += np.bincount(first, weights * value * z, size)
+        for second, other in columns:
+            normal += np.bincount(
+                first * size + second, weights * value * other, size * size
+            ).reshape(size, size)
+    solved = _solve(normal + np.diag(np.full(size, 1e-9 * np.trace(normal) + 1e-12)), right)
+    return solved[:KNOTS], solved[KNOTS:]
+
+
+def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the solution of a positive definite system by Gaussian elimination.
+
+    LAPACK's last bits differ from machine to machine, and with them the stream would.
+    """
+    matrix, solution = matrix.copy(), right.copy()
+    for i in range(len(solution)):
+        factors = matrix[i + 1 :, i] / matrix[i, i]
+        matrix[i + 1 :] -= factors[:, None] * matrix[i]
+        solution[i + 1 :] -= factors * solution[i]
+    for i in reversed(range(len(solution))):
+        rest = (matrix[i, i + 1 :] * solution[i + 1 :]).sum()
+        solution[i] = (solution[i] - rest) / matrix[i, i]
+    return solution
+
+
+def _diamond_angle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the azimuths as the module's docstring measures them."""
+    part = np.where((x < 0) == (y < 0), np.abs(y), np.abs(x)) / (np.abs(x) + np.abs(y))
+    return part + np.where(y < 0, np.where(x < 0, 2, 3), np.where(x < 0, 1, 0))
+
+
+def _folded(values: np.ndarray) -> np.ndarray:
+    return np.where(values < 0, -2 * values - 1, 2 * values)
+
+
+def _unfolded(values: np.ndarray) -> np.ndarray:
+    return np.where(values & 1, -(values >> 1) - 1, values >> 1)

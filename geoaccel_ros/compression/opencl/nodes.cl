@@ -1,0 +1,159 @@
+// Coding of the octree's nodes, a chunk of a level by each work-item: the model of occupancy.
+#include "integers.cl"
+
+// Contexts of the occupancy table: flag, the bits of an only child along x, y and z, then children one by one.
+#define ONLY_CHILD 1
+#define ONLY_X (ONLY_CHILD + 8 * 4 * 7 * 5)
+#define ONLY_Y (ONLY_X + 4 * 4 * 2 * 4)
+#define ONLY_Z (ONLY_Y + 4 * 4 * 2 * 4 * 3)
+#define CHILDREN (ONLY_Z + (1 + 33 * 4) * 4 * 4)
+#define OCCUPANCY_CONTEXTS (CHILDREN + 8 * 27 * 5 * 9)
+
+#define EVENTS_PER_NODE 9
+
+// A node's description, as describe_nodes in octree.cl makes it: bits 0-5 face neighbours (-x +x -y +y -z +z),
+// 6-7 how many ancestors in a row were only children, 8-10 the node's place in its parent, 11 whether there are
+// beams, from bit 12 on what beams_of_node tells.
+uint bits_of(ulong description, uint first, uint count)
+{
+    return (uint)(description >> first) & ((1u << count) - 1);
+}
+
+int signed_bits(ulong description, uint first)
+{
+    return (int)bits_of(description, first, 8) - 128;
+}
+
+// Signed distance of the nearest of three beams at a height, in 1/64 of the node's edge.
+int nearest_beam(int height, int above, int below)
+{
+    int nearest = height;
+    if (abs(height + above) < abs(nearest))
+        nearest = height + above;
+    if (abs(height - below) < abs(nearest))
+        nearest = height - below;
+    return nearest;
+}
+
+uint code_only_child(coder_t *coder, ulong description, uint level_class, uint child)
+{
+    const uint faces = bits_of(description, 0, 6), place = bits_of(description, 8, 3);
+    const uint x_faces = faces & 3, y_faces = faces >> 2 & 3, z_faces = faces >> 4;
+    uint context = ((x_faces * 4 + level_class) * 2 + (place & 1)) * 4 + min((uint)popcount(faces >> 2), 3u);
+    const uint x = code_bit(coder, ONLY_X + context, child & 1);
+    // Whether the child is on the side of the only neighbour along x.
+    const uint towards = x_faces == 0 || x_faces == 3 ? 0 : (x_faces == 1) == (x == 0) ? 1 : 2;
+    context = ((y_faces * 4 + level_class) * 2 + (place >> 1 & 1)) * 4 + min((uint)popcount(faces & 0x33), 3u);
+    const uint y = code_bit(coder, ONLY_Y + context * 3 + towards, child >> 1 & 1);
+    uint beam = 0;
+    if (bits_of(description, 11, 1)) {
+        const int rise_x = signed_bits(description, 36), rise_y = signed_bits(description, 44);
+        const int height = signed_bits(description, 12) + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y);
+        const int nearest = nearest_beam(height, bits_of(description, 20, 8), bits_of(description, 28, 8));
+        beam = 1 + (uint)clamp((nearest + 66) >> 2, 0, 32) * 4 + bits_of(description, 52, 2);
+    }
+    context = (beam * 4 + z_faces) * 4 + level_class;
+    return x | y << 1 | code_bit(coder, ONLY_Z + context, child >> 2) << 2;
+}
+
+// Two children or more, one after the other: their context is what touches them.
+uint code_children(coder_t *coder, ulong description, uint occupancy)
+{
+    const uint faces = bits_of(description, 0, 6), has_beams = bits_of(description, 11, 1);
+    const int middle = signed_bits(description, 12), rise_x = signed_bits(description, 36),
+              rise_y = signed_bits(description, 44), above = bits_of(description, 20, 8),
+              below = bits_of(description, 28, 8);
+    uint coded = 0, count = 0;
+    for (uint child = 0; child < 8; ++child) {
+        // What is left must hold the children that are missing from two.
+        if (child == 6 + count)
+            return coded | (0xff << child & 0xff);
+        const uint x = child & 1, y = child >> 1 & 1, z = child >> 2;
+        const uint touching = (faces >> x & 1) * 4 + (faces >> (2 + y) & 1) * 2 + (faces >> (4 + z) & 1);
+        const uint siblings = ((x ? 1 + (coded >> (child ^ 1) & 1) : 0) * 3 + (y ? 1 + (coded >> (child ^ 2) & 1) : 0)) * 3 +
+                              (z ? 1 + (coded >> (child ^ 4) & 1) : 0);
+        uint beam = 0;
+        if (has_beams) {
+            const int height = middle + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y) + (z ? -16 : 16);
+            beam = 1 + min((uint)abs(nearest_beam(height, above, below)) / 5, 7u);
+        }
+        const uint context = ((touching * 27 + siblings) * 5 + min(count, 4u)) * 9 + beam;
+        const uint bit = code_bit(coder, CHILDREN + context, occupancy >> child & 1);
+        coded |= bit << child;
+        count += bit;
+    }
+    return coded;
+}
+
+// Returns the occupancy byte; `bits` levels are left below the node, 1 or more.
+uint code_node(coder_t *coder, ulong description, uint bits, uint occupancy)
+{
+    const uint only = popcount(occupancy) == 1, faces = popcount(bits_of(description, 0, 6));
+    const uint passing = bits_of(description, 11, 1) ? 1 + bits_of(description, 54, 2) : 0;
+    const uint context = (((min(bits, 8u) - 1) * 4 + bits_of(description, 6, 2)) * 7 + faces) * 5 + passing;
+    if (code_bit(coder, ONLY_CHILD + context, only))
+        return 1u << code_only_child(coder, description, min(bits - 1, 3u), (31 - clz(occupancy | 1)) & 7);
+    return code_children(coder, description, occupancy);
+}
+
+#ifndef COUNT
+// The nodes of a level that begins at first_node, a chunk by each work-item. Encoding leaves the unused events of a chunk as NO_EVENT.
+kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, uint chunk_nodes, uint first_chunk,
+                       uint chunks, global uchar *occupancy, uint first_node, global uint *children, CODER)
+{
+    const uint chunk = get_global_id(0);
+    if (chunk >= chunks)
+        return;
+    const uint begin = chunk * chunk_nodes, end = min(begin + chunk_nodes, count);
+    coder_t coder = OPEN_CODER(first_chunk + chunk);
+    for (uint i = begin; i < end; ++i) {
+#ifdef DECODE
+        const uint byte = code_node(&coder, descriptions[i], bits, 0);
+        occupancy[first_node + i] = (uchar)byte;
+#else
+        const uint byte = code_node(&coder, descriptions[i], bits, occupancy[first_node + i]);
+#endif
+        children[i] = popcount(byte);
+    }
+#ifdef EMIT
+    while (coder.position < coder.end)
+        coder.events[coder.position++] = NO_EVENT;
+#endif
+    CLOSE_CODER(coder, first_chunk + chunk);
+}
+#endif
+
+// Contexts of the multiplicity table: more than one point, by the cell before and by whether neighbours in the
+// order of the codes share the parent; then how many more.
+#define REPEATED 1
+#define REPEATS (REPEATED + 3 * 4)
+
+kernel void code_multiplicity(global const ulong *codes, uint count, uint chunk_cells, uint chunks,
+                              global uint *multiplicity, CODER)
+{
+    const uint chunk = get_global_id(0);
+    if (chunk >= chunks)
+        return;
+    const uint begin = chunk * chunk_cells, end = min(begin + chunk_cells, count);
+    coder_t coder = OPEN_CODER(chunk);
+    uint before = 0;
+    for (uint i = begin; i < end; ++i) {
+        const ulong parent = codes[i] >> 3;
+        const uint crowd = (i > 0 && codes[i - 1] >> 3 == parent) + 2 * (i + 1 < count && codes[i + 1] >> 3 == parent);
+#ifdef DECODE
+        const uint present = 1;
+#else
+        const uint present = multiplicity[i];
+#endif
+        uint more = code_bit(&coder, REPEATED + before * 4 + crowd, present > 1);
+        before = more;
+        if (more) {
+            more += (uint)code_unsigned(&coder, REPEATS, present - 2UL);
+            before = 1 + (more > 1);
+        }
+#ifdef DECODE
+        multiplicity[i] = 1 + more;
+#endif
+    }
+    CLOSE_CODER(coder, chunk);
+}

@@ -1,0 +1,1 @@
+"""Tables of probabilities that the stages' events begin with, made by tools/train_tables.py."""
