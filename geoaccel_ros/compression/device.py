@@ -10,12 +10,15 @@ import numpy as np
 import pyopencl as cl
 
 from geoaccel_ros.compression.errors import CodecError, DeviceError
+from geoaccel_ros.compression.group_sizes import GroupSizes, cache_path
 
 _SOURCES = "geoaccel_ros.compression.opencl"
 # Enough to fill any device; what a kernel or device allows may be less.
 _PREFERRED_GROUP_SIZE = 256
-# What a GPU executes in step.
-_SERIAL_GROUP_SIZE = 32
+_GROUP_SIZES = (32, 64, 128, 256, 512, 1024)
+# Work-items that each work long and go their own ways are best not held in step with each other.
+_SERIAL_GROUP_SIZE = 8
+_SERIAL_GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _INCLUDE = re.compile(r'#include "(\w+\.cl)"')
 # PoCL's name for it until version 3, and since.
 _POCL_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
@@ -32,7 +35,11 @@ class Device:
     is_cpu, has_fp64 : bool
     compute_units : int
     local_bytes : int
-        Local memory of a work-group.
+        Local memory that a work-group may have.
+    max_group_size : int
+        Cap of the work-groups' sizes; 0: the device's.
+    group_sizes : GroupSizes or None
+        What measures and remembers the best; None: nothing is measured.
     """
 
     name: str
@@ -42,10 +49,20 @@ class Device:
     has_fp64: bool
     compute_units: int
     local_bytes: int
+    max_group_size: int = 0
+    group_sizes: GroupSizes | None = None
     _buffers: dict[str, cl.Buffer] = field(default_factory=dict)
+    # Of each kernel: the largest group, and its name with the program's options.
+    _kernels: dict[cl.Kernel, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, wanted: str = "auto", threads: int = 0) -> "Device":
+    def open(
+        cls,
+        wanted: str = "auto",
+        threads: int = 0,
+        max_local_kib: int = 0,
+        max_group_size: int = 0,
+    ) -> "Device":
         """Open the first device that ``wanted`` selects.
 
         Parameters
@@ -56,6 +73,11 @@ class Device:
         threads : int
             Threads of PoCL, the OpenCL of CPUs; 0 leaves it its default, all cores. PoCL reads
             the number once, when a process first asks for platforms: later calls cannot change it.
+        max_local_kib : int
+            Cap of the local memory of a work-group; 0: the device's.
+        max_group_size : int
+            Size of the work-groups, as far as kernel and device allow it; 0: a good one, on GPUs
+            found by measurement. Streams are the same whatever the caps.
 
         Raises
         ------
@@ -76,14 +98,21 @@ class Device:
                 raise DeviceError(f"no OpenCL device matches '{wanted}'; present: {present}")
             chosen = matches[0]
         context = cl.Context([chosen])
+        is_cpu = bool(chosen.type & cl.device_type.CPU)
+        local_bytes = chosen.local_mem_size
+        # PoCL compiles a kernel anew for each size of its groups, which gains a CPU nothing.
+        measured = not is_cpu and max_group_size == 0
+        cache = cache_path(f"{_name_of(chosen)} {chosen.driver_version}")
         return cls(
             name=_name_of(chosen),
             context=context,
             queue=cl.CommandQueue(context),
-            is_cpu=bool(chosen.type & cl.device_type.CPU),
+            is_cpu=is_cpu,
             has_fp64=bool(chosen.double_fp_config),
             compute_units=chosen.max_compute_units,
-            local_bytes=chosen.local_mem_size,
+            local_bytes=min(local_bytes, 1024 * max_local_kib) if max_local_kib else local_bytes,
+            max_group_size=max_group_size,
+            group_sizes=GroupSizes(cache) if measured else None,
         )
 
     def program(self, file_name: str, options: tuple[str, ...] = ()) -> cl.Program:
@@ -107,12 +136,10 @@ class Device:
         local_bytes : int
             Local memory that each of its work-items needs.
         """
-        limit = kernel.get_work_group_info(
-            cl.kernel_work_group_info.WORK_GROUP_SIZE, self.queue.device
-        )
+        limit, _ = self._properties(kernel)
         if local_bytes:
             limit = min(limit, self.local_bytes // local_bytes)
-        return min(_PREFERRED_GROUP_SIZE, limit)
+        return min(self.max_group_size or _PREFERRED_GROUP_SIZE, limit)
 
     def buffer(self, name: str, size: int) -> cl.Buffer:
         """Return the buffer of this name, of at least ``size`` bytes; its contents are not kept.
@@ -160,21 +187,56 @@ class Device:
 
         Integers are passed as unsigned 32-bit numbers, buffers and NumPy scalars as they are.
         """
-        group = self.group_size(kernel)
-        self.launch_groups(kernel, -(-items // group), group, *arguments)
+        self._launch_items(kernel, items, self.group_size(kernel), _GROUP_SIZES, arguments)
 
     def launch_serial(self, kernel: cl.Kernel, items: int, *arguments) -> None:
-        """Queue ``kernel``, whose work-items each do long work in sequence.
-
-        On a GPU they are spread over as many compute units as there can be.
-        """
+        """Queue ``kernel``, whose work-items each do long work in sequence."""
         group = 1 if self.is_cpu else min(_SERIAL_GROUP_SIZE, self.group_size(kernel))
-        self.launch_groups(kernel, -(-items // group), group, *arguments)
+        self._launch_items(kernel, items, group, _SERIAL_GROUP_SIZES, arguments)
 
     def launch_groups(self, kernel: cl.Kernel, groups: int, group: int, *arguments) -> None:
         """Queue ``kernel`` with this number of work-groups, each of ``group`` work-items."""
-        typed = [np.uint32(a) if isinstance(a, int) else a for a in arguments]
-        kernel(self.queue, (groups * group,), (group,), *typed)
+        kernel(self.queue, (groups * group,), (group,), *_typed(arguments))
+
+    def _launch_items(
+        self, kernel: cl.Kernel, items: int, group: int, sizes: tuple[int, ...], arguments: tuple
+    ) -> None:
+        """Queue ``kernel`` in groups of one of these sizes: ``group`` if nothing is measured."""
+        if items == 0:
+            return
+        if self.group_sizes is None:
+            self.launch_groups(kernel, -(-items // group), group, *arguments)
+            return
+        limit, name = self._properties(kernel)
+        # What is best depends on how many work-items there are, roughly.
+        task = f"{name} 2^{items.bit_length()}"
+        candidates = [size for size in sizes if size <= limit]
+        group, measured = self.group_sizes.choose(task, candidates)
+        if not measured:
+            self.launch_groups(kernel, -(-items // group), group, *arguments)
+            return
+        timed = cl.CommandQueue(
+            self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self.queue.finish()
+        event = kernel(timed, (-(-items // group) * group,), (group,), *_typed(arguments))
+        event.wait()
+        seconds = 1e-9 * (event.profile.end - event.profile.start)
+        self.group_sizes.record(task, group, seconds, candidates)
+
+    def _properties(self, kernel: cl.Kernel) -> tuple[int, str]:
+        if kernel not in self._kernels:
+            device = self.queue.device
+            limit = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
+            options = kernel.program.get_build_info(device, cl.program_build_info.OPTIONS)
+            # The models' kernels differ by these alone.
+            defined = [option for option in options.split() if option.startswith("-D")]
+            self._kernels[kernel] = limit, " ".join([kernel.function_name, *defined])
+        return self._kernels[kernel]
+
+
+def _typed(arguments: tuple) -> list:
+    return [np.uint32(a) if isinstance(a, int) else a for a in arguments]
 
 
 def _source(file_name: str) -> str:

@@ -1,8 +1,10 @@
 """opencl/integers.cl: a model of integers, counted, emitted and decoded from the same source."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from geoaccel_ros.compression.errors import CodecError
@@ -137,3 +139,28 @@ def test_damage_never_leaves_the_buffers(values):
         except CodecError:
             noticed += 1
     assert noticed >= 100
+
+
+@pytest.mark.parametrize("group_size", [32, 64, 128, 256, 512, 1024])
+@pytest.mark.parametrize("local_kib", [1, 16, 48])
+def test_caps_do_not_change_the_bytes(device, values, group_size, local_kib):
+    rng = np.random.default_rng(8)
+    columns = rng.integers(-50, 50, 3000), np.arange(3000, dtype=np.uint64), np.zeros(3000, "u1")
+    capped = dataclasses.replace(
+        device, is_cpu=False, local_bytes=local_kib << 10, max_group_size=group_size
+    )
+    section = Values(capped).encode(*columns, 100)
+    assert section == values.encode(*columns, 100)
+    assert np.array_equal(Values(capped).decode(section, 3000, 100)[0], columns[0])
+
+
+def test_nothing_is_allocated_once_buffers_have_grown(values, monkeypatch):
+    made = []
+    buffer = cl.Buffer
+    monkeypatch.setattr(cl, "Buffer", lambda *a, **k: made.append(a) or buffer(*a, **k))
+    rng = np.random.default_rng(6)
+    for count in (20_000, 19_000, 20_000, 15_000):
+        made.clear()
+        signeds = rng.integers(-50, 50, count)
+        check_round_trip(values, signeds, signeds.view(np.uint64), np.zeros(count, "u1"), 512)
+    assert made == []
