@@ -23,7 +23,6 @@ from geoaccel_ros.compression import spinning
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.lines import Lines
-from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import (
     EntropyCoder,
     costs,
@@ -52,6 +51,8 @@ _MAX_GAIN = 20
 _MAX_USUAL = 16
 _MAX_STARTS = 1024
 _LEAST_STEP = 2**12
+# Events of a point that the buffer has room for at first.
+_USUAL_EVENTS = 20
 # Chunks on which models are compared, at most.
 _COMPARED = 4
 # More points at the origin than one in so many are told by a flag.
@@ -77,7 +78,6 @@ class Scan:
     ----------
     device : Device
     entropy : EntropyCoder
-    sums : PrefixSums
     priors : mapping or None
         The table of each model, uint8; None for tables that know nothing.
     """
@@ -86,21 +86,17 @@ class Scan:
         self,
         device: Device,
         entropy: EntropyCoder,
-        sums: PrefixSums,
         priors: dict[int, np.ndarray] | None = None,
     ):
         self._device = device
         self._entropy = entropy
-        self._sums = sums
         self._priors = priors or {
             LINEAR: flat_prior(LINEAR_CONTEXTS),
             SPIN: flat_prior(SPIN_CONTEXTS),
         }
-        count, emit, decode = (
-            device.program("scan.cl", (f"-D{way}",)) for way in ("COUNT", "EMIT", "DECODE")
-        )
-        self._count = {LINEAR: count.code_linears, SPIN: count.code_spins}
+        emit, decode = (device.program("scan.cl", (f"-D{way}",)) for way in ("EMIT", "DECODE"))
         self._emit = {LINEAR: emit.code_linears, SPIN: emit.code_spins}
+        self._pack = emit.pack_events
         self._decode = {LINEAR: decode.code_linears, SPIN: decode.code_spins}
         self._costs = {model: _event_costs(prior) for model, prior in self._priors.items()}
         self._sines = cl.Buffer(
@@ -196,18 +192,21 @@ class Scan:
 
     def _choose(self, cells, points, lines, step):
         """Return the model whose events cost least on a few chunks, its head and arguments."""
-        cells = np.ascontiguousarray(cells[:, lines.order], np.int32)
+        # A copy costs as much as coding half of them.
+        if lines.count > 1:
+            cells, points = cells[:, lines.order], points[:, lines.order]
+        cells = np.ascontiguousarray(cells, np.int32)
         count = cells.shape[1]
         returned = cells.any(axis=0)
         origins = count - np.count_nonzero(returned)
         has_origins = int(origins > count // _RARE)
         arguments = self._device.upload("scan_cells", cells), count, has_origins
         linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
-        if not count or np.abs(cells.astype(np.int64)).max() > SPIN_LIMIT:
+        if not count or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
             return linear
-        points = points[:, lines.order]
         starts, line = _lines_of(points, returned, lines)
-        found = spinning.fit(points[:, returned], line[returned], step)
+        seen = slice(None) if origins == 0 else returned
+        found = spinning.fit(points[:, seen], line[seen], step)
         if found is None:
             return linear
         fine = np.rint(points[:2] * 256).astype(np.int32)
@@ -257,13 +256,29 @@ class Scan:
         """Return the events of these chunks (first, step, number), and where each one's begin."""
         device = self._device
         items = rows * chunks[2]
-        starts = device.buffer("scan_starts", 4 * (items + 1))
-        device.launch_serial(self._count[model], items, starts, *chunks, rows, *arguments)
-        self._sums.exclusive(starts, items)
-        on_host = device.download(starts, items + 1, "u4")
-        events = device.buffer("events", 2 * int(on_host[-1]))
-        device.launch_serial(self._emit[model], items, starts, events, *chunks, rows, *arguments)
-        return events, on_host
+        counts = device.buffer("scan_counts", 4 * items)
+
+        def emit(name, starts):
+            events = device.buffer(name, 2 * int(starts[-1]))
+            placed = device.upload("scan_starts", starts)
+            device.launch_serial(
+                self._emit[model], items, placed, events, counts, *chunks, rows, *arguments
+            )
+            return events, placed
+
+        # Counting the events first would take as long as emitting them.
+        room = np.arange(items + 1, dtype=np.uint32) * (CHUNK * _USUAL_EVENTS)
+        loose, placed = emit("scan_events", room)
+        starts = np.zeros(items + 1, np.uint32)
+        np.cumsum(device.download(counts, items, "u4"), out=starts[1:])
+        if (np.diff(starts) > CHUNK * _USUAL_EVENTS).any():
+            return emit("events", starts)[0], starts
+        events = device.buffer("events", 2 * int(starts[-1]))
+        device.launch_groups(
+            self._pack, items, 1 if device.is_cpu else device.group_size(self._pack),
+            loose, placed, device.upload("scan_packed", starts), events,
+        )  # fmt: skip
+        return events, starts
 
 
 def _chunks(count: int) -> int:

@@ -10,12 +10,13 @@ import numpy as np
 # Unit of slopes (Q16), of heights and offsets (1/256 of a cell) and of angles (2**32 a turn).
 _SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
 # Points from which the step of azimuth is found, in windows, and those from which cones are.
-_WINDOW, _WINDOWS = 512, 48
-_CONE_POINTS = 32768
+_WINDOW, _WINDOWS = 256, 48
+_CONE_POINTS = 8192
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
 # A beam may pass the axis by this much, in metres (HDL-64E: 26 mm).
 _MAX_OFFSET, _OFFSET_STEP = 0.04, 0.002
+_OFFSET_POINTS = 6144
 # Where r changes so little, an offset does not show; where it is so short, cells hide it.
 _LEAST_CHANGE, _LEAST_RANGE = 0.004, 2.0
 _LEAST_EVIDENCE = 15
@@ -98,10 +99,11 @@ def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
     """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
     count = points.shape[1]
     starts = np.linspace(0, max(count - _WINDOW, 0), _WINDOWS).astype(np.int64)
-    at = np.unique(starts[:, None] + np.arange(min(_WINDOW, count)))
+    at = starts[:, None] + np.arange(min(_WINDOW, count))
     azimuth = np.arctan2(points[1, at], points[0, at])
     turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
-    turns = turns[(np.diff(at) == 1) & (line[at[1:]] == line[at[:-1]]) & (np.abs(turns) > 1e-5)]
+    line = line[at]
+    turns = turns[(line[:, 1:] == line[:, :-1]) & (np.abs(turns) > 1e-5)]
     if len(turns) < _LEAST_EVIDENCE:
         return 0.0, 0
     middle = np.median(turns)
@@ -113,7 +115,7 @@ def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
         for _ in range(4):
             multiples = np.rint(turns / step)
             # Least squares over those that are multiples at all.
-            step = (turns @ multiples) / max(multiples @ multiples, 1)
+            step = (turns * multiples).sum() / max((multiples * multiples).sum(), 1)
         misfit = np.abs(turns / step - np.rint(turns / step))
         # The finer the step, the more it fits by chance.
         found.append((np.minimum(4 * misfit, 1).mean() + 0.1 * divisor, step, divisor))
@@ -133,7 +135,7 @@ def _cones(points: np.ndarray, line: np.ndarray) -> tuple[np.ndarray, np.ndarray
     def total(values):
         return np.bincount(line, weight * values, lines)
 
-    for _ in range(6):
+    for _ in range(4):
         number = np.maximum(total(1.0), 1e-9)
         mean_r, mean_z = total(r) / number, total(z) / number
         variance = total(r * r) - number * mean_r**2
@@ -163,6 +165,7 @@ def _offsets(points: np.ndarray, line: np.ndarray, step: float) -> np.ndarray:
         & (np.minimum(r[1:], r[:-1]) > _LEAST_RANGE)
         & (line[1:] == line[:-1])
     )
+    at = at[:: 1 + len(at) // _OFFSET_POINTS]
     azimuth = [np.arctan2(points[1, i], points[0, i]) for i in (at, at + 1)]
     turns = ((azimuth[1] - azimuth[0] + np.pi) % (2 * np.pi) - np.pi) / step
     near = np.abs(turns) < 5

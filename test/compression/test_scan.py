@@ -8,7 +8,6 @@ import pytest
 
 from geoaccel_ros.compression import lines
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.scan import (
     CHUNK,
@@ -28,7 +27,7 @@ STEP = 0.01
 
 @pytest.fixture(scope="module")
 def scan(device):
-    return Scan(device, EntropyCoder(device), PrefixSums(device))
+    return Scan(device, EntropyCoder(device))
 
 
 def encoded(scan, xyz, keys, step=STEP):
@@ -133,7 +132,7 @@ def test_cells_at_the_ends_of_their_type(scan):
 def test_a_spinning_lidar_gone_mad_comes_back_too(device, seed):
     # Every state of the model at its bounds: far and near points at random among good ones. The
     # other model would be taken, were it not made dear.
-    scan = Scan(device, EntropyCoder(device), PrefixSums(device))
+    scan = Scan(device, EntropyCoder(device))
     scan._costs[LINEAR] = np.full_like(scan._costs[LINEAR], np.inf)
     rng = np.random.default_rng(seed)
     xyz, ring = spinning_scan()
@@ -157,7 +156,7 @@ def test_the_same_bytes_whatever_was_coded_before(scan, device):
     xyz, ring = spinning_scan()
     first = encoded(scan, xyz, {"ring": ring})[0]
     round_trip(scan, xyz[:, ::-1] * 3)
-    other = Scan(device, EntropyCoder(device), PrefixSums(device))
+    other = Scan(device, EntropyCoder(device))
     assert encoded(scan, xyz, {"ring": ring})[0] == first
     assert encoded(other, xyz, {"ring": ring})[0] == first
 
@@ -220,7 +219,7 @@ def test_heads_that_cannot_be_are_refused(scan, head):
 
 
 def test_the_contexts_of_both_sides_agree(scan, device):
-    source = '#define COUNT\n#include "scan.cl"\nkernel void contexts(global uint *counts)'
+    source = '#define EMIT\n#include "scan.cl"\nkernel void contexts(global uint *counts)'
     source += "{ counts[0] = SPIN_CONTEXTS; counts[1] = LINEAR_CONTEXTS; counts[2] = CHUNK; }"
     counts = device.buffer("contexts of scan.cl", 12)
     device.launch_groups(device.build(source).contexts, 1, 1, counts)

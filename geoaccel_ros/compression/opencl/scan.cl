@@ -406,14 +406,19 @@ bool code_origin(coder_t *coder, uint *history, global int *cells, uint count, u
     return at_origin;
 }
 
+// Encoding, a work-item tells how many events it has: those beyond its place in the buffer are lost.
 #ifdef DECODE
+#define CODED CODER
 #define CODER_OF(item, chunk) (chunk)
+#define TELL_COUNT(coder, item)
 #else
+#define CODED CODER, global uint *event_counts
 #define CODER_OF(item, chunk) (item)
+#define TELL_COUNT(coder, item) (event_counts[item] = (coder).position - coder_starts[item])
 #endif
 
 // Chunks first, first + every and so on, a work-item each; the models of `rows` parameters, one after the other.
-kernel void code_spins(CODER, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
+kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
                        uint has_origins, global const int *fine, global const ushort *line_of,
                        global const int *lines, global const int *parameters, global const int *sines)
 {
@@ -434,9 +439,10 @@ kernel void code_spins(CODER, uint first, uint every, uint chunks, uint rows, gl
         else
             code_spin(&coder, &state, cells, fine, count, i, line_of[i], lines, parameters, sines);
     CLOSE_CODER(coder, CODER_OF(item, chunk));
+    TELL_COUNT(coder, item);
 }
 
-kernel void code_linears(CODER, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
+kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
                          uint has_origins)
 {
     const uint item = get_global_id(0);
@@ -455,4 +461,15 @@ kernel void code_linears(CODER, uint first, uint every, uint chunks, uint rows, 
         if (!has_origins || !code_origin(&coder, &history, cells, count, i))
             code_linear(&coder, axes, cells, count, i);
     CLOSE_CODER(coder, CODER_OF(item, chunk));
+    TELL_COUNT(coder, item);
+}
+
+// A work-group moves a work-item's events behind those of the one before.
+kernel void pack_events(global const ushort *events, global const uint *starts, global const uint *packed_starts,
+                        global ushort *packed)
+{
+    const uint item = get_group_id(0), lane = get_local_id(0), lanes = get_local_size(0);
+    const uint from = starts[item], to = packed_starts[item], count = packed_starts[item + 1] - to;
+    for (uint i = lane; i < count; i += lanes)
+        packed[to + i] = events[from + i];
 }
