@@ -21,7 +21,7 @@ BENCHMARKS = {
     "registration": "two clouds laid onto each other, beside small_gicp, Open3D and SciPy",
     "odometry": "drives through a courtyard or recorded, beside KISS-ICP, GenZ-ICP and small_gicp",
     "latency": "the node lidar_odometry over DDS, from a cloud to its odometry",
-    "compression": "xyz at a given step, beside Draco and zstd",
+    "compression": "clouds at given steps, beside Draco, LAZ, cloudini and zstd",
     "mppi": "one update of the differential drive",
 }
 

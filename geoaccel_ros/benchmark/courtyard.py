@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from geoaccel_ros.benchmark.drives import Drive, Sweep
-from geoaccel_ros.pointcloud.layout import coordinates
+from geoaccel_ros.pointcloud.layout import coordinates, from_xyz
 from geoaccel_ros.simulation.events import Scan
 from geoaccel_ros.simulation.lidar import LidarConfig, SpinningLidar
 from geoaccel_ros.simulation.world import load_model
@@ -105,6 +105,31 @@ def drive_courtyard(from_rest: bool, scans: int | None = None) -> Drive:
     poses = path.poses(stamps)
     name = "courtyard, from rest" if from_rest else "courtyard, at speed"
     return Drive(name, [*map(_sweep, _cast(instants_ns, poses, _LIDAR))], stamps, poses)
+
+
+def map_courtyard(points: int) -> np.ndarray:
+    """Return the first points of the drive's scans, laid out in the world one after the other.
+
+    Parameters
+    ----------
+    points : int
+        At most 6 million.
+
+    Returns
+    -------
+    structured ndarray (points,)
+        x, y, z (metres) and intensity (whole numbers up to 255), all float32.
+    """
+    path = CourtyardPath(from_rest=False)
+    # A scan has some 58,000.
+    instants_ns = np.arange(0, _period_ns(1 + points // 50_000) + _SLICE_NS, _SLICE_NS)
+    clouds = []
+    for scan in _cast(instants_ns, path.poses(1e-9 * instants_ns), _LIDAR):
+        poses = path.poses(1e-9 * scan.stamp_ns + scan.points["time"])
+        xyz = np.einsum("nij,nj->ni", poses[:, :3, :3], coordinates(scan.points))
+        xyz += poses[:, :3, 3]
+        clouds.append(from_xyz(xyz.astype(np.float32), np.rint(scan.points["intensity"])))
+    return np.concatenate(clouds)[:points]
 
 
 def stand_in_courtyard(scans: int) -> Drive:

@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from geoaccel_ros.versions import installed_versions
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -39,6 +41,10 @@ class Peer:
         except (ImportError, OSError) as error:
             return f"{self.distribution} cannot be imported ({error})"
         return None
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of what takes part, by its name."""
+        return installed_versions([self.distribution])
 
 
 def take_part(peers: Iterable[Peer]) -> tuple[list[Peer], list[dict[str, str]]]:

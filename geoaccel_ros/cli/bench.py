@@ -74,11 +74,14 @@ def run(args: argparse.Namespace) -> int:
         report = benchmark.run(args, peers)
     except BenchmarkError as error:
         raise UserError(str(error)) from None
+    versions = installed_versions(PACKAGES)
+    for peer in peers:
+        versions |= peer.versions()
     content = {
         "title": report.title,
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "machine": describe_machine(args.threads),
-        "versions": installed_versions([*PACKAGES, *(peer.distribution for peer in peers)]),
+        "versions": versions,
         "left_out": left_out,
         "rows": report.rows,
         "tables": [dataclasses.asdict(table) for table in report.tables],
