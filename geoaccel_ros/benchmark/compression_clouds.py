@@ -81,9 +81,9 @@ def read_clouds(files: Sequence[str], folders: Sequence[Path]) -> Iterator[Cloud
     files : sequence of str
         Whatever :func:`.files.read_points` reads.
     folders : sequence of Path
-        Folders of clouds, or of such folders: files and bags. Of each folder with more than three
-        clouds the first, the middle and the last are taken. Those of :data:`SETS` are known by
-        their name.
+        Folders of .bin, .npy, .pcd and .ply, or of such folders; of one with more than three the
+        first, the middle and the last. What else is in the folders of :data:`SETS` is known by
+        their names.
 
     Raises
     ------

@@ -26,6 +26,7 @@ PUBLISHED_MS = {
 _PUBLISHED_STAGE = {
     "cells": "load and normalise",
     "sort": "octree",
+    "beams": "octree",
     "octree": "octree",
     "fields": "prediction",
     "entropy": "entropy statistics",
