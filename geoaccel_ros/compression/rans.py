@@ -322,16 +322,10 @@ def _table_of(prior: np.ndarray) -> np.ndarray:
 
 def _symbols() -> np.ndarray:
     """Return what encodes a bit of each probability, (512,): index << 1 | bit; see rans.cl."""
-    symbols = np.zeros(
-        (256, 2), np.dtype([("reciprocal", "u8"), ("frequency", "u4"), ("bias", "u4")])
-    )
+    symbols = np.zeros((256, 2), [("reciprocal", "u8"), ("frequency", "u4"), ("start", "u4")])
     for index, one in enumerate(PROBABILITIES.tolist()):
         for bit, frequency, start in ((0, _ONE - one, one), (1, one, 0)):
-            if frequency > 1:
-                symbols[index, bit] = -(-(2**64) // frequency), frequency, start
-            else:
-                # 2^64 has no room; with 2^64 - 1 the quotient is one too small: the bias mends it.
-                symbols[index, bit] = 2**64 - 1, frequency, start + _ONE - 1
+            symbols[index, bit] = -(-(2**47) // frequency), frequency, start
     return symbols.reshape(-1)
 
 

@@ -170,15 +170,15 @@ def test_every_kind_of_device_makes_the_same_bytes(device):
     assert len(sections) == 1
 
 
-@pytest.mark.parametrize("index", [0, 1, 60, 127, 128, 129, 200, 254, 255])
 @pytest.mark.parametrize("chance", [0.0, 0.001, 0.5, 1.0])
-def test_extreme_probabilities(events, index, chance):
-    bits = np.random.default_rng(index).random(500) < chance
-    coded = [(2 + bits).astype(np.uint16)]
-    prior = np.array([128, index], np.uint8)
-    section = events.encode(coded, prior)
-    assert same(events.decode(section, coded, prior), coded)
-    assert same(decode_reference(section, coded, prior), coded)
+def test_extreme_probabilities(events, chance):
+    for index in (0, 1, 60, 127, 128, 129, 200, 254, 255):
+        bits = np.random.default_rng(index).random(500) < chance
+        coded = [(2 + bits).astype(np.uint16)]
+        prior = np.array([128, index], np.uint8)
+        section = events.encode(coded, prior)
+        assert same(events.decode(section, coded, prior), coded)
+        assert same(decode_reference(section, coded, prior), coded)
 
 
 def test_no_chunks(events):

@@ -133,7 +133,10 @@ uint code_bit(coder_t *coder, uint context, uint bit)
     const uint one = coder->probabilities[context];
     const uint slot = coder->state & ((1u << PROBABILITY_BITS) - 1), high = coder->state >> PROBABILITY_BITS;
     bit = slot < one;
-    coder->state = bit ? one * high + slot : ((1u << PROBABILITY_BITS) - one) * high + slot - one;
+    // Selections, not branches: which way it goes is what nobody can predict.
+    const uint frequency = bit ? one : (1u << PROBABILITY_BITS) - one;
+    const uint start = bit ? 0 : one;
+    coder->state = frequency * high + slot - start;
     if (coder->state < INITIAL_STATE)
         coder->state = coder->state << 16 | next_word(coder);
     return bit;

@@ -22,26 +22,28 @@ ulong code_even_bits(coder_t *coder, ulong value, uint bits)
 // A number of `bits` bits, highest first, a context for each prefix: 2^bits contexts from base.
 uint code_tree(coder_t *coder, uint base, uint value, uint bits)
 {
+    // Its leading one tells the prefixes apart.
+    const uint leading = 1u << bits;
     uint node = 1;
-    while (bits > 0) {
+    while (node < leading) {
         --bits;
         node = node << 1 | code_bit(coder, base + node, value >> bits & 1);
     }
-    // Without the leading one that told the nodes apart.
-    return node ^ (1u << (31 - clz(node)));
+    return node - leading;
 }
 
 // A number that is not 0, with the contexts from base that follow the zero flag's and the sign's.
 ulong code_magnitude(coder_t *coder, uint base, ulong magnitude)
 {
-    // Nothing is wanted when decoding.
-    const uint wanted = 63 - (uint)clz(magnitude | 1);
     uint class = 0;
-    while (class < 63 && code_bit(coder, base + min(class, (uint)MAGNITUDE_CLASSES - 1), wanted > class))
+    // Conditional expressions where min would do: to PoCL that is a call.
+    while (class < 63
+           && code_bit(coder, base + (class < MAGNITUDE_CLASSES ? class : MAGNITUDE_CLASSES - 1),
+                       magnitude >> class > 1))
         ++class;
     if (class == 0)
         return 1;
-    const uint context = base + MAGNITUDE_CLASSES + 3 * (min(class, (uint)MANTISSA_CLASSES) - 1);
+    const uint context = base + MAGNITUDE_CLASSES + 3 * ((class < MANTISSA_CLASSES ? class : MANTISSA_CLASSES) - 1);
     const uint second = code_bit(coder, context, (uint)(magnitude >> (class - 1)) & 1);
     if (class == 1)
         return 2 | second;

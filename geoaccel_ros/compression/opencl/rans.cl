@@ -48,12 +48,13 @@ kernel void sum_histograms(global const uint *histograms, uint rows, uint column
     sums[column] = sum;
 }
 
-// What encodes a bit of some probability. With f its frequency among 2^15: state / f is the high half of
-// state * reciprocal, which is 2^64 / f rounded up (Granlund and Montgomery, 1994).
+// What encodes a bit of some probability. With f its frequency among 2^15 and the state below 2^17 f,
+// state / f is state * reciprocal >> 47; the reciprocal is 2^47 / f rounded up, and the product stays below 2^64
+// (Granlund and Montgomery, 1994).
 typedef struct {
     ulong reciprocal;
     uint frequency;
-    uint bias;
+    uint start;
 } symbol_t;
 
 // A work-item encodes a chunk backwards, as the decoder will want its bits in order. The words take the place of
@@ -77,8 +78,8 @@ kernel void encode_chunks(global ushort *events, global const uint *starts, uint
             events[--position] = (ushort)state;
             state >>= 16;
         }
-        state += (uint)mul_hi((ulong)state, symbol.reciprocal) * ((1u << PROBABILITY_BITS) - symbol.frequency)
-               + symbol.bias;
+        state += (uint)(state * symbol.reciprocal >> 47) * ((1u << PROBABILITY_BITS) - symbol.frequency)
+               + symbol.start;
     }
     word_counts[chunk] = end - position;
     states[chunk] = state;
