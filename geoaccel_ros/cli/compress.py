@@ -28,7 +28,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
     )
     compress.add_argument("output", metavar="OUT", help="stream to write")
-    add_options(compress, CodecConfig, ("step", "level", "device", "threads", "max_decoded_mib"))
+    add_options(compress, CodecConfig)
     compress.set_defaults(run=_compress)
 
     decompress = subparsers.add_parser("decompress", help="a stream to a cloud")
@@ -56,7 +56,7 @@ def _compress(args: argparse.Namespace) -> int:
         stream = codec.encode(points)
         stages = codec.stages_ms
         decoded, _ = codec.decode(stream)
-        order = codec.order(points)
+        order = codec.order(points, stream)
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
     _write(args.output, stream)

@@ -1,8 +1,8 @@
 """The point-cloud codec: structured arrays to bytes and back, coordinates within half a step.
 
-A cloud's points become cells of a global grid (:mod:`.grid`), the cells' Morton codes are sorted
-(:mod:`.morton`) and become an octree (:mod:`.octree`); every other field is bit-exact
-(:mod:`.fields`). Sections are entropy-coded (:mod:`.entropy`) and framed (:mod:`.bitstream`).
+Two modes: an octree over the cells of a global grid (:mod:`.octree_mode`), which drops the order of
+the points, and prediction along the lines of the sensor (:mod:`.scan_mode`), which keeps it. A
+cloud is coded in both unless one is asked for, and the smaller stream is taken.
 """
 
 import time
@@ -12,25 +12,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoaccel_ros.compression import bitstream
-from geoaccel_ros.compression.bitstream import Header, Section
-from geoaccel_ros.compression.device import Device
-from geoaccel_ros.compression.entropy import compress, decompress
-from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.fields import (
-    as_unsigned_view,
-    decode_values,
-    encode_values,
-    planes,
-    unplanes,
+from geoaccel_ros.compression import bitstream, version1
+from geoaccel_ros.compression.bitstream import (
+    MODE_NAMES,
+    MODE_OCTREE,
+    Header,
+    Stream,
 )
+from geoaccel_ros.compression.cloud import Cloud
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.distortion import distortion
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.field_table import check_layout
+from geoaccel_ros.compression.fields import FieldCoder
 from geoaccel_ros.compression.grid import Grid
-from geoaccel_ros.compression.morton import Morton
-from geoaccel_ros.compression.octree import Octree
-from geoaccel_ros.config import Configuration, parameter
+from geoaccel_ros.compression.octree_mode import OctreeMode
+from geoaccel_ros.compression.policies import COORDINATES, FieldsConfig, field_steps
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.rans import EntropyCoder
+from geoaccel_ros.compression.rate_control import COARSEST_STEP, FINEST_STEP, step_for
+from geoaccel_ros.compression.scan_mode import ScanMode
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.pointcloud.layout import PointField, fields_of
 
 __all__ = ["Codec", "CodecConfig", "CodecError", "DeviceConfig", "StreamInfo", "inspect"]
+
+# Mean distance of points that are anywhere in a cube of edge 1 from its centre.
+_MEAN_OF_A_CELL = 0.480296
+_TARGETS = (
+    "target_max_error",
+    "target_mean_error",
+    "target_bits_per_point",
+    "target_bytes_per_s",
+)
+# What a doubling of the step saves: a bit on each axis.
+_BITS_OF_A_DOUBLING = -3.0
 
 
 @dataclass(frozen=True)
@@ -56,22 +72,115 @@ class DeviceConfig(Configuration):
         # The kernels count nodes with 32 bits.
         maximum=2048,
     )
+    max_local_kib: int = parameter(
+        0,
+        "Cap of the local memory that a work-group takes; 0: the device's. Streams do not depend "
+        "on it.",
+        unit="KiB",
+        minimum=0,
+        maximum=1024,
+    )
+    max_group_size: int = parameter(
+        0,
+        "Size of work-groups as far as kernels and device allow it; 0: found by measurement. "
+        "Streams do not depend on it.",
+        minimum=0,
+        maximum=1024,
+    )
 
 
 @dataclass(frozen=True)
-class CodecConfig(DeviceConfig):
+class CodecConfig(DeviceConfig, FieldsConfig):
     """Parameters of the codec; its own matter to encoding alone: a stream tells them."""
 
+    mode: str = parameter(
+        "auto",
+        "octree: the points' order is not kept; scan: it is; auto: the one with fewer bytes, cloud "
+        "by cloud.",
+        choices=("auto", "octree", "scan"),
+    )
     step: float = parameter(
         0.01,
         "Edge of a grid cell; a decoded coordinate is at most half of it off.",
         unit="m",
-        minimum=1e-6,
-        maximum=100.0,
+        minimum=FINEST_STEP,
+        maximum=COARSEST_STEP,
     )
-    level: int = parameter(
-        1, "Effort of zstd; occupancy bytes gain little from more.", minimum=1, maximum=19
+    duplicates: str = parameter(
+        "keep",
+        "Points of one cell in mode octree: keep all, or merge them to the first.",
+        choices=("keep", "merge"),
     )
+    max_depth: int = parameter(
+        21,
+        "Levels of the octree below its root; the step is doubled until that many hold the cloud.",
+        minimum=1,
+        maximum=21,
+    )
+    target_max_error: float = parameter(
+        0.0,
+        "Largest error of a coordinate, from which the step follows; 0: 'step' counts.",
+        unit="m",
+        minimum=0.0,
+        maximum=COARSEST_STEP / 2,
+    )
+    target_mean_error: float = parameter(
+        0.0,
+        "Mean distance of decoded points from the originals, met within 5 % by choosing the step "
+        "of each cloud; 0: 'step' counts.",
+        unit="m",
+        minimum=0.0,
+        maximum=COARSEST_STEP / 2,
+    )
+    target_bits_per_point: float = parameter(
+        0.0,
+        "Bits a point of the whole stream, met within 5 % by choosing the step of each cloud; "
+        "0: 'step' counts.",
+        minimum=0.0,
+        maximum=1000.0,
+    )
+    target_bytes_per_s: float = parameter(
+        0.0,
+        "Bytes a second of the streams of 'clouds_per_s' such clouds, met within 5 % by choosing "
+        "the step of each cloud; 0: 'step' counts.",
+        unit="B/s",
+        minimum=0.0,
+        maximum=1e12,
+    )
+    clouds_per_s: float = parameter(
+        10.0,
+        "Clouds a second, for 'target_bytes_per_s'.",
+        unit="Hz",
+        minimum=0.01,
+        maximum=1e5,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        targets = [name for name in _TARGETS if getattr(self, name)]
+        if len(targets) > 1:
+            raise ConfigurationError(f"only one of {' and '.join(targets)} can be met: set one")
+        if self.mode == "scan" and (self.duplicates == "merge" or self.max_depth < 21):
+            raise ConfigurationError(
+                "duplicates and max_depth belong to mode octree, not to mode scan"
+            )
+        exact = [axis for axis in COORDINATES if axis in self.lossless]
+        if exact and len(exact) < 3:
+            raise ConfigurationError("x, y and z can only be lossless together")
+        if exact and (self.mode == "octree" or targets or self.is_coarsened):
+            raise ConfigurationError(
+                "lossless x y z leave nothing to mode octree, to duplicates, max_depth or a target"
+            )
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether coordinates are kept bit for bit."""
+        return "x" in self.lossless
+
+    @property
+    def is_coarsened(self) -> bool:
+        """Whether points may be merged or cells be enlarged, as only the octree can."""
+        return self.duplicates == "merge" or self.max_depth < 21
 
 
 @dataclass(frozen=True)
@@ -82,14 +191,18 @@ class StreamInfo:
     ----------
     version : int
     mode : str
+        octree, scan or lossless.
     order_kept : bool
-    points, nonfinite, cells : int
-        All points; those with a NaN or infinite coordinate, which come last; occupied cells.
+    points, source_points : int
+        Points of the decoded cloud and of the encoded one, which differ where points were merged.
+    nonfinite, cells : int
+        Points with a NaN or infinite coordinate (not counted in mode lossless); occupied cells of
+        the octree.
     height : int
     step : float
-        Edge of a cell in metres.
+        Edge of a cell in metres; 0 in mode lossless.
     origin : tuple of float
-        Centre of the lowest cell in metres.
+        Centre of the lowest cell of the octree, in metres.
     depth : int
         Levels of the octree below its root.
     point_step : int
@@ -103,6 +216,7 @@ class StreamInfo:
     mode: str
     order_kept: bool
     points: int
+    source_points: int
     nonfinite: int
     cells: int
     height: int
@@ -126,7 +240,8 @@ class Codec:
     device_name : str
         ``platform: device``, as OpenCL reports them.
     stages_ms : dict of str to float
-        Milliseconds of each stage of the last encode or decode.
+        Milliseconds of each stage of the last encode or decode; of encoding in both modes, those
+        of the mode that was taken.
 
     Raises
     ------
@@ -136,11 +251,15 @@ class Codec:
 
     def __init__(self, config: CodecConfig):
         self._config = config
-        device = Device.open(config.device, config.threads)
+        device = Device.open(
+            config.device, config.threads, config.max_local_kib, config.max_group_size
+        )
         self.device_name = device.name
         self.stages_ms: dict[str, float] = {}
-        self._morton = Morton(device)
-        self._octree = Octree(device)
+        sums, entropy = PrefixSums(device), EntropyCoder(device)
+        fields = FieldCoder(device, entropy)
+        self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
+        self._scan = ScanMode(device, sums, entropy, fields, self._stage)
         self._warm_up()
 
     def encode(self, points: np.ndarray, height: int = 1) -> bytes:
@@ -153,43 +272,23 @@ class Codec:
             float64, metres) and others; N may be 0.
         height : int
             Rows of an organised cloud; 0 only of an empty one, as a default PointCloud2 has it.
-            The octree does not keep the points' order, so it is checked and then dropped: decoding
-            returns a height of 1.
+            The octree does not keep the points' order, so there it is dropped: decoding returns a
+            height of 1.
 
         Raises
         ------
         CodecError
-            If the cloud cannot be encoded with every coordinate within half a step; the message
-            says why and names the remedy.
+            If the cloud cannot be encoded as promised; the message says why and names the remedy.
         """
-        self.stages_ms = {}
+        config = self._config
         self._check_cloud(points, height)
-        with self._stage("cells"):
-            grid, finite, codes = self._codes(points)
-        with self._stage("sort"):
-            order = np.argsort(codes, kind="stable")
-            leaves, multiplicity = _runs(codes[order])
-        with self._stage("octree"):
-            occupancy = self._octree.build(leaves, grid.depth)
-        header = Header(
-            mode=bitstream.MODE_OCTREE,
-            height=1,
-            points=len(points),
-            nonfinite=len(points) - len(codes),
-            cells=len(leaves),
-            grid=grid,
-            dtype=points.dtype,
-        )
-        with self._stage("fields"):
-            order = order if finite is None else np.flatnonzero(finite)[order]
-            contents = [occupancy.tobytes(), _encode_multiplicity(multiplicity)]
-            contents += [_encode_attribute(points[name], order) for name in header.attributes]
-            contents.append(b"" if finite is None else _encode_raw(points[~finite]))
-        self._check_size(sum(map(len, contents)))
-        with self._stage("entropy"):
-            sections = [Section(compress(c, self._config.level), len(c)) for c in contents]
-        with self._stage("bitstream"):
-            return bitstream.pack(header, sections)
+        steps = field_steps(points, config)
+        cloud = Cloud.of(points, height)
+        if config.target_max_error:
+            return self._encode(cloud, 2 * config.target_max_error, steps)
+        if cloud.xyz.shape[1] and any(getattr(config, name) for name in _TARGETS):
+            return self._encode_to_target(cloud, steps)
+        return self._encode(cloud, config.step, steps)
 
     def decode(self, data: bytes) -> tuple[np.ndarray, int]:
         """Return the cloud of a stream and its height.
@@ -197,12 +296,12 @@ class Codec:
         Returns
         -------
         points : ndarray, shape (N,), structured
-            Of the encoded dtype. Coordinates are the centres of their cells, every other field is
-            bit-exact, padding is zero. Points come in Morton order, points of one cell in the
-            order that they had; then come those with a coordinate that is not finite, unchanged
-            and in the order that they had.
+            Of the encoded dtype. Coordinates are the centres of their cells, fields that were not
+            quantised are bit-exact, padding is zero. Of a stream whose order is not kept, points
+            come in Morton order, points of one cell in the order that they had; then come those
+            with a coordinate that is not finite, in the order that they had.
         height : int
-            1, also of an empty cloud: the octree does not keep the points' order.
+            1, also of an empty cloud, where the order is not kept.
 
         Raises
         ------
@@ -210,58 +309,160 @@ class Codec:
             If the bytes are no valid stream, or the cloud is larger than ``max_decoded_mib``.
         """
         self.stages_ms = {}
+        view, version = _version_of(data)
+        if version == 1:
+            with self._stage("version 1"):
+                return version1.decode(version1.unpack(view), self._check_size), 1
         with self._stage("bitstream"):
-            header, sections = bitstream.unpack(data)
-            # Fields may overlap: their sections together can be larger than the cloud.
-            self._check_size(header.points * header.dtype.itemsize)
-            self._check_size(sum(section.size for section in sections))
-        with self._stage("entropy"):
-            contents = [decompress(section.stored, section.size) for section in sections]
-        occupancy, multiplicity, *attributes, nonfinite = contents
-        with self._stage("octree"):
-            leaves = self._octree.expand(
-                np.frombuffer(occupancy, np.uint8), header.grid.depth, header.cells
-            )
-        with self._stage("cells"):
-            cells = self._morton.decode(leaves)
-            repeats = _decode_multiplicity(multiplicity, header.cells, header.finite)
-        with self._stage("fields"):
-            points = np.zeros(header.points, header.dtype)
-            finite = points[: header.finite]
-            for axis, name in enumerate("xyz"):
-                centres = header.grid.centres(cells[axis], axis)
-                finite[name] = centres if repeats is None else np.repeat(centres, repeats)
-            for name, content in zip(header.attributes, attributes, strict=True):
-                _decode_attribute(content, finite[name])
-            _decode_raw(nonfinite, points[header.finite :])
-        return points, header.height
+            stream = self._unpack(view)
+        mode = self._octree if stream.header.mode == MODE_OCTREE else self._scan
+        return mode.decode(stream), stream.header.height
 
-    def order(self, points: np.ndarray) -> np.ndarray:
-        """Return which point becomes the i-th decoded one: the order that decoding returns.
+    def decode_level(self, data: bytes, level: int) -> np.ndarray:
+        """Return the octree of a stream down to a level, coarser and in less time than all of it.
+
+        Parameters
+        ----------
+        data : bytes
+            A stream of mode octree, version 2.
+        level : int
+            0 (one cell) to the octree's depth (:func:`inspect` tells it); cells double with each
+            level less.
 
         Returns
         -------
-        order : ndarray, shape (N,), int64
+        points : ndarray, shape (cells of that level,), structured
+            x, y and z alone: the cells' centres, of the encoded types.
 
         Raises
         ------
         CodecError
-            As :meth:`encode`.
+            If the bytes are no valid stream, its mode is another, or there is no such level.
         """
+        self.stages_ms = {}
+        return self._octree.decode_level(self._stream_of(data, MODE_OCTREE), level)
+
+    def order(self, points: np.ndarray, data: bytes) -> np.ndarray:
+        """Return which point became the i-th decoded one of a stream that holds them.
+
+        Parameters
+        ----------
+        points : ndarray, shape (N,), structured
+            As they were encoded.
+        data : bytes
+            What :meth:`encode` made of them.
+
+        Returns
+        -------
+        order : ndarray, shape (decoded points,), int64
+
+        Raises
+        ------
+        CodecError
+            As :meth:`encode` and :meth:`decode`.
+        """
+        view, version = _version_of(data)
+        if version == 1:
+            header = version1.unpack(view)
+        else:
+            header = self._unpack(view).header
+            if header.mode != MODE_OCTREE:
+                return np.arange(header.points)
         self._check_cloud(points, 1)
-        _, finite, codes = self._codes(points)
-        order = np.argsort(codes, kind="stable")
-        if finite is None:
-            return order
-        return np.concatenate([np.flatnonzero(finite)[order], np.flatnonzero(~finite)])
+        cloud = Cloud.of(points, 1)
+        cells = self._octree.cells(cloud, header.grid)
+        is_merged = len(points) > header.points
+        return cloud.indices(cells.order[cells.first] if is_merged else cells.order)
+
+    def _encode(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
+        """Return a cloud as the stream of the mode that is asked for, or of fewer bytes."""
+        modes = {"octree": self._encode_octree, "scan": self._encode_scan}
+        if self._config.is_lossless:
+            wanted = ["scan"]
+        elif self._config.is_coarsened:
+            wanted = ["octree"]
+        else:
+            wanted = [self._config.mode] if self._config.mode in modes else list(modes)
+        streams, refusal = [], None
+        for name in wanted:
+            self.stages_ms = {}
+            try:
+                header, sections = modes[name](cloud, step, steps)
+            except CodecError as error:
+                refusal = refusal or error
+                continue
+            with self._stage("bitstream"):
+                stream = bitstream.pack(header, sections)
+            streams.append((stream, self.stages_ms))
+        if not streams:
+            raise refusal
+        stream, self.stages_ms = min(streams, key=lambda made: len(made[0]))
+        return stream
+
+    def _encode_octree(
+        self, cloud: Cloud, step: float, steps: dict[str, float]
+    ) -> tuple[Header, dict[str, bytes]]:
+        grid = Grid.around(cloud.xyz, step, cloud.types, self._config.max_depth)
+        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge")
+
+    def _encode_scan(
+        self, cloud: Cloud, step: float, steps: dict[str, float]
+    ) -> tuple[Header, dict[str, bytes]]:
+        if self._config.is_lossless:
+            return self._scan.encode_lossless(cloud, steps)
+        return self._scan.encode(cloud, Grid.of_scan(cloud.xyz, step, cloud.types), steps)
+
+    def _encode_to_target(self, cloud: Cloud, steps: dict[str, float]) -> bytes:
+        """Return the stream of the step that meets the target."""
+        config, streams = self._config, {}
+
+        def stream_of(step: float) -> bytes:
+            streams[step] = self._encode(cloud, step, steps)
+            return streams[step]
+
+        def bits_per_point(step: float) -> float:
+            return 8 * len(stream_of(step)) / len(cloud.points)
+
+        def mean_error(step: float) -> float:
+            stream = stream_of(step)
+            decoded, _ = self.decode(stream)
+            return distortion(cloud.points[self.order(cloud.points, stream)], decoded).mean_m
+
+        if config.target_mean_error:
+            target, first = config.target_mean_error, config.target_mean_error / _MEAN_OF_A_CELL
+            first = min(max(first, FINEST_STEP), COARSEST_STEP)
+            return streams[step_for(mean_error, target, first, target, "a mean error [m]")]
+        target = config.target_bits_per_point
+        if config.target_bytes_per_s:
+            target = 8 * config.target_bytes_per_s / config.clouds_per_s / len(cloud.points)
+        return streams[
+            step_for(bits_per_point, target, config.step, _BITS_OF_A_DOUBLING, "bits a point")
+        ]
+
+    def _stream_of(self, data: bytes, mode: int) -> Stream:
+        view, version = _version_of(data)
+        stream = self._unpack(view) if version == bitstream.VERSION else None
+        if stream is None or stream.header.mode != mode:
+            raise CodecError(f"not a stream of version 2 and mode {MODE_NAMES[mode]}")
+        return stream
+
+    def _unpack(self, view: memoryview) -> Stream:
+        stream = bitstream.unpack(view)
+        header = stream.header
+        self._check_size(header.points * header.dtype.itemsize)
+        # Fields may overlap: together they can be larger than the cloud.
+        fields = sum(header.dtype[name].itemsize for name in header.dtype.names)
+        self._check_size(header.points * fields)
+        return stream
 
     def _check_cloud(self, points: np.ndarray, height: int) -> None:
         if points.ndim != 1:
             raise CodecError(f"the cloud must be of shape (N,), got {points.shape}")
-        bitstream.check_layout(points.dtype)
+        check_layout(points.dtype)
         if len(points) % height if height > 0 else height < 0 or len(points):
             raise CodecError(f"{len(points)} points cannot lie in {height} rows")
-        self._check_size(points.nbytes)
+        fields = sum(points.dtype[name].itemsize for name in points.dtype.names)
+        self._check_size(len(points) * max(points.dtype.itemsize, fields))
 
     def _check_size(self, size: int) -> None:
         if size > self._config.max_decoded_mib * 2**20:
@@ -270,41 +471,31 @@ class Codec:
                 f"({self._config.max_decoded_mib}): raise it if the cloud is meant to be so large"
             )
 
-    def _codes(self, points: np.ndarray) -> tuple[Grid, np.ndarray | None, np.ndarray]:
-        """Return grid, mask of the finite points (None: all) and those points' Morton codes."""
-        types = [points.dtype[axis] for axis in "xyz"]
-        wide = np.float64 if any(t.itemsize == 8 for t in types) else np.float32
-        xyz = np.empty((3, len(points)), wide)
-        for row, axis in zip(xyz, "xyz", strict=True):
-            row[:] = points[axis]
-        finite = None
-        # The extremes are NaN or infinite if any coordinate is: a mask is seldom needed.
-        if not all(np.isfinite([row.min(initial=0), row.max(initial=0)]).all() for row in xyz):
-            finite = np.isfinite(xyz).all(axis=0)
-            xyz = xyz[:, finite]
-        grid = Grid.around(xyz, self._config.step, types)
-        return grid, finite, self._morton.encode(xyz, grid)
-
     def _warm_up(self) -> None:
         """Compile every kernel, so that the first cloud takes no longer than the next.
 
-        PoCL compiles a kernel anew for launches of 65,536 work-items or more: hence two sizes, of
-        which the larger has two levels of so many nodes.
+        PoCL compiles a kernel anew for launches of 65,536 work-items or more: hence two sizes.
         """
-        for count in 2, 150_000:
-            for dtype in np.float32, np.float64:
-                line = np.zeros((3, count), dtype)
-                line[0] = np.arange(count) * self._config.step
-                grid = Grid.around(line, self._config.step, [line.dtype] * 3)
-                leaves = self._morton.encode(line, grid)
-                occupancy = self._octree.build(leaves, grid.depth)
-                self._morton.decode(self._octree.expand(occupancy, grid.depth, count))
+        config = self._config
+        self._config = CodecConfig()
+        for count in 2, 70_000:
+            turn = np.linspace(0, 6, count, dtype=np.float32)
+            for kind in "f4", "f8":
+                points = np.zeros(count, [*((axis, kind) for axis in "xyz"), ("value", "u2")])
+                points["x"], points["y"] = 10 * np.cos(turn), 10 * np.sin(turn)
+                points["value"] = np.arange(count) % 1000
+                for encode in self._encode_octree, self._encode_scan:
+                    header, sections = encode(Cloud.of(points, 1), 0.001, {"value": 0.0})
+                    self.decode(bitstream.pack(header, sections))
+        self._config = config
+        self.stages_ms = {}
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         begin = time.perf_counter()
         yield
-        self.stages_ms[name] = 1e3 * (time.perf_counter() - begin)
+        elapsed = 1e3 * (time.perf_counter() - begin)
+        self.stages_ms[name] = self.stages_ms.get(name, 0.0) + elapsed
 
 
 def inspect(data: bytes) -> StreamInfo:
@@ -315,23 +506,30 @@ def inspect(data: bytes) -> StreamInfo:
     CodecError
         If the bytes are no valid stream.
     """
-    header, sections = bitstream.unpack(data)
-    sizes = [len(section.stored) for section in sections]
-    checksum = bitstream.CHECKSUM_SIZE
-    by_section = {"header": len(data) - sum(sizes) - checksum}
-    by_section |= dict(zip(header.section_names, sizes, strict=True))
-    by_section["checksum"] = checksum
-    step = header.grid.step
+    view, version = _version_of(data)
+    if version == 1:
+        header = version1.unpack(view)
+        by_section = dict(zip(header.section_names, map(len, header.stored), strict=True))
+        mode, source_points, height = "octree", header.points, 1
+        by_section = {"header": len(view) - sum(by_section.values()) - 4} | by_section
+        by_section["checksum"] = 4
+    else:
+        stream = bitstream.unpack(view)
+        header = stream.header
+        mode, source_points, height = MODE_NAMES[header.mode], header.source_points, header.height
+        by_section = {"header": stream.header_size}
+        by_section |= {name: len(section) for name, section in stream.sections.items()}
     return StreamInfo(
-        version=bitstream.VERSION,
-        mode=bitstream.MODE_NAMES[header.mode],
-        order_kept=False,
+        version=version,
+        mode=mode,
+        order_kept=mode != "octree",
         points=header.points,
+        source_points=source_points,
         nonfinite=header.nonfinite,
         cells=header.cells,
-        height=header.height,
-        step=step,
-        origin=tuple(cell * step for cell in header.grid.origin),
+        height=height,
+        step=header.grid.step,
+        origin=tuple(cell * header.grid.step for cell in header.grid.origin),
         depth=header.grid.depth,
         point_step=header.dtype.itemsize,
         fields=tuple(fields_of(header.dtype)),
@@ -339,59 +537,16 @@ def inspect(data: bytes) -> StreamInfo:
     )
 
 
-def _runs(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of ascending codes, and how often each occurs."""
-    if not len(codes):
-        return codes, np.empty(0, np.int64)
-    first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-    return codes[first], np.diff(first, append=len(codes))
-
-
-def _encode_multiplicity(multiplicity: np.ndarray) -> bytes:
-    """Return the points of each cell beyond its first; nothing if no cell has more than one."""
-    if (multiplicity == 1).all():
-        return b""
-    return planes((multiplicity - 1).astype(np.uint32))
-
-
-def _decode_multiplicity(content: bytes, cells: int, points: int) -> np.ndarray | None:
-    """Return the points of each cell, int64 (cells,), None if it is one each.
-
-    Raises
-    ------
-    CodecError
-        If they do not add up to ``points``.
-    """
-    repeats = unplanes(content, 0, cells, 4).astype(np.int64) + 1 if content else None
-    if (cells if repeats is None else int(repeats.sum())) != points:
-        raise CodecError("damaged stream: the cells' multiplicities do not add up to the points")
-    return repeats
-
-
-def _encode_attribute(values: np.ndarray, order: np.ndarray) -> bytes:
-    return encode_values(values[order]) if len(order) else b""
-
-
-def _decode_attribute(content: bytes, target: np.ndarray) -> None:
-    """Fill a field of the finite points: shape (M,), or (M, count) if it has several values."""
-    bits = as_unsigned_view(target)
-    if bits.size or content:
-        bits[...] = decode_values(content, bits.size, bits.itemsize).reshape(bits.shape)
-
-
-def _encode_raw(points: np.ndarray) -> bytes:
-    """Return all fields of points one after the other, little-endian, without padding."""
-    columns = [as_unsigned_view(points[name]) for name in points.dtype.names]
-    little = [column.astype(column.dtype.newbyteorder("<")) for column in columns]
-    return b"".join(column.tobytes() for column in little)
-
-
-def _decode_raw(content: bytes, target: np.ndarray) -> None:
-    columns = [as_unsigned_view(target[name]) for name in target.dtype.names]
-    if len(content) != sum(column.size * column.itemsize for column in columns):
-        raise CodecError("damaged stream: the non-finite points do not fill their section")
-    position = 0
-    for column in columns:
-        values = np.frombuffer(content, f"<u{column.itemsize}", column.size, position)
-        column[...] = values.reshape(column.shape)
-        position += values.nbytes
+def _version_of(data: bytes) -> tuple[memoryview, int]:
+    """Return the bytes of a stream, and its version."""
+    view = memoryview(data).cast("B")
+    if bytes(view[: len(bitstream.MAGIC)]) != bitstream.MAGIC:
+        raise CodecError("not a geoaccel point-cloud stream (wrong first bytes)")
+    if len(view) == len(bitstream.MAGIC):
+        raise CodecError("truncated stream: it ends before its version")
+    version = view[len(bitstream.MAGIC)]
+    if version not in (1, bitstream.VERSION):
+        raise CodecError(
+            f"stream of version {version}, known are 1 to {bitstream.VERSION}: update the decoder"
+        )
+    return view, version

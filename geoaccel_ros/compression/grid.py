@@ -9,6 +9,8 @@ from geoaccel_ros.compression.errors import CodecError
 
 # A Morton code of 64 bits has 21 for each axis.
 MAX_DEPTH = 21
+# Of a scan, from its origin on either side.
+_SCAN_CELLS = 2**31 - 1
 # A double counts integers without gaps up to here, and so does the grid.
 _MAX_CELL = 2**53
 
@@ -34,8 +36,10 @@ class Grid:
     depth: int
 
     @classmethod
-    def around(cls, xyz: np.ndarray, step: float, types: list[np.dtype]) -> "Grid":
-        """Return the grid of a cloud.
+    def around(
+        cls, xyz: np.ndarray, step: float, types: list[np.dtype], max_depth: int = MAX_DEPTH
+    ) -> "Grid":
+        """Return the grid of a cloud as an octree has it.
 
         Parameters
         ----------
@@ -45,27 +49,22 @@ class Grid:
             Edge of a cell in metres.
         types : list of dtype
             Type in which each coordinate is stored.
+        max_depth : int
+            The step is doubled until the depth is no more than this.
 
         Raises
         ------
         CodecError
             If a coordinate's type is coarser than the step at that range, so that the decoded
             coordinate would be further off than half a step, or if an axis has more than 2**21
-            cells.
+            cells of the step that was asked for.
         """
         if xyz.shape[1] == 0:
             return cls(step, (0, 0, 0), 0)
         origin, depth = [], 0
         for axis, values, dtype in zip("xyz", xyz, types, strict=True):
             low, high = float(values.min()), float(values.max())
-            reach = max(abs(low), abs(high))
-            resolution = float(np.spacing(np.array(reach, dtype.newbyteorder("="))))
-            if step < resolution:
-                raise CodecError(
-                    f"{axis} reaches {reach:g} m, where {dtype.name} resolves {resolution:.3g} m, "
-                    f"coarser than the step {step:g} m: use a larger step, shift the cloud towards "
-                    "0, or store x y z as float64"
-                )
+            _check_resolution(axis, max(abs(low), abs(high)), dtype, step)
             first, last = round(low / step), round(high / step)
             depth = max(depth, (last - first).bit_length())
             if depth > MAX_DEPTH:
@@ -76,7 +75,33 @@ class Grid:
                     "the cloud"
                 )
             origin.append(first)
+        if depth > max_depth:
+            return cls.around(xyz, 2 * step, types, max_depth)
         return cls(step, tuple(origin), depth)
+
+    @classmethod
+    def of_scan(cls, xyz: np.ndarray, step: float, types: list[np.dtype]) -> "Grid":
+        """Return the grid of a cloud in scan order: of depth 0, whose origin is the frame's.
+
+        That is where the sensor is, as a rule. Clouds too far from there for cells of 31 bits begin
+        at their own lowest cell. Parameters and errors are those of :meth:`around`, but an axis
+        may have 2**31 cells.
+        """
+        origin = []
+        for axis, values, dtype in zip("xyz", xyz, types, strict=True):
+            if not len(values):
+                return cls(step, (0, 0, 0), 0)
+            low, high = float(values.min()), float(values.max())
+            _check_resolution(axis, max(abs(low), abs(high)), dtype, step)
+            first, last = round(low / step), round(high / step)
+            if last - first >= _SCAN_CELLS:
+                raise CodecError(
+                    f"{axis} spans {high - low:g} m, more than {_SCAN_CELLS} cells of {step:g} m: "
+                    f"use a step of at least {_round_up((high - low) / _SCAN_CELLS):g} m, or "
+                    "remove outliers or split the cloud"
+                )
+            origin.append(0 if max(abs(first), abs(last)) < _SCAN_CELLS else first)
+        return cls(step, tuple(origin), 0)
 
     def cells(self, xyz: np.ndarray) -> np.ndarray:
         """Return the cells of coordinates (3, N), relative to the origin, as uint32 (3, N)."""
@@ -88,8 +113,8 @@ class Grid:
         return (cells.astype(np.int64) + self.origin[axis]) * self.step
 
 
-def check_grid(grid: Grid, types: list[np.dtype]) -> None:
-    """Check what a stream says of its grid.
+def check_grid(grid: Grid, cells: int, types: list[np.dtype]) -> None:
+    """Check what a stream says of its grid, whose cells are within ``cells`` of the origin.
 
     Raises
     ------
@@ -99,9 +124,19 @@ def check_grid(grid: Grid, types: list[np.dtype]) -> None:
     if not (math.isfinite(grid.step) and grid.step > 0):
         raise CodecError("damaged stream: the step is not a positive number")
     for first, dtype in zip(grid.origin, types, strict=True):
-        reach = max(abs(first), abs(first + 2**grid.depth))
+        reach = abs(first) + cells
         if reach > _MAX_CELL or reach * grid.step > float(np.finfo(dtype).max):
             raise CodecError("damaged stream: coordinates beyond their type's range")
+
+
+def _check_resolution(axis: str, reach: float, dtype: np.dtype, step: float) -> None:
+    resolution = float(np.spacing(np.array(reach, dtype.newbyteorder("="))))
+    if step < resolution:
+        raise CodecError(
+            f"{axis} reaches {reach:g} m, where {dtype.name} resolves {resolution:.3g} m, "
+            f"coarser than the step {step:g} m: use a larger step, shift the cloud towards "
+            "0, or store x y z as float64"
+        )
 
 
 def _round_up(value: float) -> float:

@@ -102,6 +102,12 @@ def read(stored: memoryview, count: int, keys: Mapping[str, np.ndarray]) -> Line
     raise CodecError("damaged stream: unknown order of the points")
 
 
+def key_of(stored: memoryview) -> str | None:
+    """Return the field by which stored lines go; None if they go by none."""
+    kind = stored[0] - _FIRST_KEY if len(stored) else -1
+    return KEYS[kind] if 0 <= kind < len(KEYS) else None
+
+
 def _as_is(count: int) -> Lines:
     return Lines(np.arange(count, dtype=np.uint32), np.zeros(count, np.int64), bytes([_AS_IS]))
 

@@ -1,6 +1,7 @@
 """Morton codes (Z-order): the cells of an octree in the order of its leaves."""
 
 import numpy as np
+import pyopencl as cl
 
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.grid import Grid
@@ -18,7 +19,7 @@ class Morton:
             {4: program.codes_of_float32, 8: program.codes_of_float64} if device.has_fp64 else {}
         )
 
-    def encode(self, xyz: np.ndarray, grid: Grid) -> np.ndarray:
+    def encode(self, xyz: np.ndarray, grid: Grid) -> cl.Buffer:
         """Return the codes, uint64 (N,), of the cells that hold finite points.
 
         Parameters
@@ -28,10 +29,10 @@ class Morton:
         grid : Grid
         """
         count = xyz.shape[1]
-        if count == 0:
-            return np.empty(0, np.uint64)
         device = self._device
         codes = device.buffer("codes", 8 * count)
+        if count == 0:
+            return codes
         if device.has_fp64:
             origin = [np.int64(cell) for cell in grid.origin]
             kernel = self._of_float[xyz.dtype.itemsize]
@@ -41,14 +42,13 @@ class Morton:
             # A float32 division would misplace points: without fp64 the cells come from the host.
             source = device.upload("coordinates", grid.cells(xyz))
             device.launch(self._interleave, count, source, count, codes)
-        return device.download(codes, count, "u8")
+        return codes
 
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return the cells, uint32 (3, M), relative to the grid's origin, of codes uint64 (M,)."""
-        count = len(codes)
+    def decode(self, codes: cl.Buffer, count: int) -> np.ndarray:
+        """Return the cells, uint32 (3, count), relative to the grid's origin, of uint64 codes."""
         if count == 0:
             return np.empty((3, 0), np.uint32)
         device = self._device
         cells = device.buffer("coordinates", 12 * count)
-        device.launch(self._deinterleave, count, device.upload("codes", codes), count, cells)
+        device.launch(self._deinterleave, count, codes, count, cells)
         return device.download(cells, 3 * count, "u4").reshape(3, count)

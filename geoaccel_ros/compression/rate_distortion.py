@@ -62,7 +62,7 @@ def sweep(
         codec = Codec(dataclasses.replace(config, step=step))
         stream = codec.encode(points, height)
         decoded, _ = codec.decode(stream)
-        errors = distortion(points[codec.order(points)], decoded)
+        errors = distortion(points[codec.order(points, stream)], decoded)
         results.append(
             RatePoint(
                 step_m=step,

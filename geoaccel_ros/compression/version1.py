@@ -13,8 +13,8 @@ import zstandard
 
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.field_table import attributes_of, unpack_fields
-from geoaccel_ros.compression.fields import as_unsigned_view
 from geoaccel_ros.compression.grid import MAX_DEPTH, Grid, check_grid
+from geoaccel_ros.compression.nonfinite import as_unsigned
 from geoaccel_ros.pointcloud.layout import LayoutError
 
 # magic, version, mode, fields, point_step, height, points, non-finite points, cells, depth, step,
@@ -102,7 +102,7 @@ def decode(stream: Stream, check_size) -> np.ndarray:
         centres = stream.grid.centres(_collect(leaves >> np.uint64(axis)), axis)
         points[name][:finite] = np.repeat(centres, repeats)
     for name, content in zip(attributes_of(stream.dtype), attributes, strict=True):
-        bits = as_unsigned_view(points[name][:finite])
+        bits = as_unsigned(points[name][:finite])
         if bits.size or content:
             bits[...] = _values(content, bits.size, bits.itemsize).reshape(bits.shape)
     _read_raw(nonfinite, points[finite:])
@@ -126,7 +126,7 @@ def _unpack(body: memoryview) -> Stream:
     if depth > MAX_DEPTH or cells > 8**depth:
         raise CodecError("damaged stream: the octree's depth does not fit its number of cells")
     grid = Grid(step, tuple(origin), depth)
-    check_grid(grid, [dtype[axis] for axis in "xyz"])
+    check_grid(grid, 2**depth, [dtype[axis] for axis in "xyz"])
     limits = [
         cells * depth,
         4 * cells,
@@ -225,7 +225,7 @@ def _unplanes(content: bytes, offset: int, count: int, itemsize: int) -> np.ndar
 
 def _read_raw(content: bytes, target: np.ndarray) -> None:
     """Fill points of whole fields, one after the other, little-endian."""
-    columns = [as_unsigned_view(target[name]) for name in target.dtype.names]
+    columns = [as_unsigned(target[name]) for name in target.dtype.names]
     if len(content) != sum(column.size * column.itemsize for column in columns):
         raise CodecError("damaged stream: the non-finite points do not fill their section")
     position = 0

@@ -12,5 +12,16 @@ def device():
 
 
 @pytest.fixture(scope="session")
-def codec():
-    return Codec(CodecConfig(step=0.01, max_decoded_mib=32))
+def octree():
+    return Codec(CodecConfig(mode="octree", max_decoded_mib=32))
+
+
+@pytest.fixture(scope="session")
+def scan():
+    return Codec(CodecConfig(mode="scan", max_decoded_mib=32))
+
+
+@pytest.fixture(scope="session", params=["octree", "scan"])
+def codec(request):
+    """Return a codec of each mode."""
+    return request.getfixturevalue(request.param)

@@ -1,0 +1,75 @@
+"""The occupied cells of a cloud: its points sorted by cell, and where each cell's points begin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyopencl as cl
+
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.sorting import RadixSort
+
+
+@dataclass(frozen=True)
+class OccupiedCells:
+    """What sorting the points of a cloud by their cells gives.
+
+    Attributes
+    ----------
+    leaves : Buffer
+        uint64 (count,): Morton codes of the occupied cells, ascending; on the device, until the
+        next cloud is sorted.
+    count : int
+    order : ndarray, shape (N,), uint32
+        The points by cell; those of a cell in the order that they had.
+    first : ndarray, shape (count,), uint32
+        Place in ``order`` of each cell's first point.
+    """
+
+    leaves: cl.Buffer
+    count: int
+    order: np.ndarray
+    first: np.ndarray
+
+    def multiplicity(self) -> np.ndarray | None:
+        """Return the points of each cell, uint32 (count,); None where each has one."""
+        if self.count == len(self.order):
+            return None
+        return np.diff(self.first, append=np.uint32(len(self.order)))
+
+
+class CellSort:
+    """Sorts points by their cells on an OpenCL device."""
+
+    def __init__(self, device: Device, sums: PrefixSums):
+        self._device = device
+        self._sums = sums
+        self._sort = RadixSort(device, sums)
+        program = device.program("occupied.cl")
+        self._mark = program.mark_first
+        self._gather = program.gather_first
+
+    def sort(self, codes: cl.Buffer, count: int, depth: int) -> OccupiedCells:
+        """Return the occupied cells.
+
+        Parameters
+        ----------
+        codes : Buffer
+            uint64 (count,): each point's Morton code, below 8**depth. Overwritten.
+        count, depth : int
+        """
+        device = self._device
+        if count == 0:
+            empty = np.empty(0, np.uint32)
+            return OccupiedCells(device.buffer("leaves", 0), 0, empty, empty)
+        keys, order = self._sort.sort(codes, count, 3 * depth)
+        places = device.buffer("places", 4 * (count + 1))
+        device.launch(self._mark, count, keys, count, places)
+        self._sums.exclusive(places, count)
+        (cells,) = device.download(places, 1, "u4", 4 * count).tolist()
+        leaves = device.buffer("leaves", 8 * cells)
+        first = device.buffer("first_points", 4 * cells)
+        device.launch(self._gather, count, keys, count, places, leaves, first)
+        return OccupiedCells(
+            leaves, cells, device.download(order, count, "u4"), device.download(first, cells, "u4")
+        )

@@ -1,0 +1,190 @@
+"""Mode octree: points become cells, sorted along a space-filling curve; their order is not kept."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from geoaccel_ros.compression import nonfinite
+from geoaccel_ros.compression.beams import Beams, fit_beams
+from geoaccel_ros.compression.bitstream import MODE_OCTREE, Header, Stream
+from geoaccel_ros.compression.cloud import Cloud
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.morton import Morton
+from geoaccel_ros.compression.occupied import CellSort, OccupiedCells
+from geoaccel_ros.compression.octree import Octree
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.rans import EntropyCoder
+
+Stage = Callable[[str], AbstractContextManager[None]]
+
+
+class OctreeMode:
+    """Encodes and decodes clouds by an octree over their cells.
+
+    Parameters
+    ----------
+    device : Device
+    fields : FieldCoder
+    stage : callable
+        Times a stage, by its name.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        sums: PrefixSums,
+        entropy: EntropyCoder,
+        fields: FieldCoder,
+        stage: Stage,
+    ):
+        self._morton = Morton(device)
+        self._sort = CellSort(device, sums)
+        self._octree = Octree(device)
+        self._fields = fields
+        self._stage = stage
+
+    def encode(
+        self, cloud: Cloud, grid: Grid, steps: dict[str, float], is_merged: bool
+    ) -> tuple[Header, dict[str, bytes]]:
+        """Return header and sections of a cloud.
+
+        Parameters
+        ----------
+        cloud : Cloud
+        grid : Grid
+            That holds the cloud.
+        steps : dict of str to float
+            Of each field but x, y and z; 0: bit-exact.
+        is_merged : bool
+            Of points in one cell only the first is kept.
+        """
+        cells = self.cells(cloud, grid)
+        order, multiplicity = cells.order, cells.multiplicity()
+        if is_merged:
+            order, multiplicity = order[cells.first], None
+        points, finite = cloud.points, cloud.finite
+        rest = points[:0] if finite is None else points[~finite]
+        header = Header(
+            mode=MODE_OCTREE,
+            height=1,
+            points=len(order) + len(rest),
+            source_points=len(points),
+            nonfinite=len(rest),
+            cells=cells.count,
+            grid=grid,
+            dtype=points.dtype,
+        )
+        with self._stage("beams"):
+            beams = fit_beams(cloud.xyz, grid.step, _rings(cloud))
+        with self._stage("octree"):
+            sections = self._octree.encode(
+                cells.leaves, cells.count, multiplicity, grid.depth, grid.origin, beams
+            )
+        sections["beams"] = beams.to_bytes() if beams else b""
+        with self._stage("fields"):
+            if header.attributes:
+                indices = self._morton.decode(cells.leaves, cells.count)
+                places = _places(grid, indices, multiplicity)
+                for name in header.attributes:
+                    sections[f"field {name}"] = self._fields.encode(
+                        name, cloud.values(name, order), steps[name], places
+                    )
+            sections["nonfinite"] = nonfinite.encode(rest, list(points.dtype.names))
+        return header, sections
+
+    def decode(self, stream: Stream) -> np.ndarray:
+        """Return the points: by cell, then those that are not finite.
+
+        Raises
+        ------
+        CodecError
+            If the stream is damaged.
+        """
+        header, sections = stream.header, stream.sections
+        with self._stage("octree"):
+            codes, count, multiplicity = self._leaves(stream)
+        with self._stage("cells"):
+            indices = self._morton.decode(codes, count)
+            points = np.zeros(header.points, header.dtype)
+            for axis, name in enumerate("xyz"):
+                centres = header.grid.centres(indices[axis], axis)
+                points[name][: header.finite] = _repeated(centres, multiplicity)
+        with self._stage("fields"):
+            if header.attributes:
+                places = _places(header.grid, indices, multiplicity)
+                for name in header.attributes:
+                    self._fields.decode(
+                        name, sections[f"field {name}"], points[name][: header.finite], places
+                    )
+            names = list(header.dtype.names)
+            _, rest = nonfinite.decode(
+                sections["nonfinite"], header.nonfinite, header.points, header.dtype, names, False
+            )
+            for name in names:
+                values = nonfinite.as_unsigned(points[name])
+                values[header.finite :] = nonfinite.as_unsigned(rest[name])
+        return points
+
+    def decode_level(self, stream: Stream, level: int) -> np.ndarray:
+        """Return the centres of the cells of a level, structured (n,) with x, y and z alone.
+
+        Raises
+        ------
+        CodecError
+            If the stream is damaged, or has no such level.
+        """
+        header = stream.header
+        grid = header.grid
+        if not 0 <= level <= grid.depth:
+            raise CodecError(f"level {level} of a stream whose levels are 0 to {grid.depth}")
+        codes, count, _ = self._leaves(stream, level)
+        indices = self._morton.decode(codes, count)
+        points = np.zeros(count, [(axis, header.dtype[axis]) for axis in "xyz"])
+        below = grid.depth - level
+        for axis, name in enumerate("xyz"):
+            # The middle of the leaves' centres, half a cell below the node's upper edge.
+            lowest = grid.origin[axis] + (indices[axis].astype(np.int64) << below)
+            points[name] = (lowest + (2**below - 1) / 2) * grid.step
+        return points
+
+    def cells(self, cloud: Cloud, grid: Grid) -> OccupiedCells:
+        """Return the occupied cells of a cloud."""
+        with self._stage("cells"):
+            codes = self._morton.encode(cloud.xyz, grid)
+        with self._stage("sort"):
+            return self._sort.sort(codes, cloud.xyz.shape[1], grid.depth)
+
+    def _leaves(self, stream: Stream, levels: int | None = None):
+        header, sections = stream.header, stream.sections
+        beams = Beams.from_bytes(sections["beams"]) if len(sections["beams"]) else None
+        return self._octree.decode(
+            sections, header.finite, header.cells, header.grid.depth, header.grid.origin, beams,
+            levels,
+        )  # fmt: skip
+
+
+def _rings(cloud: Cloud) -> np.ndarray | None:
+    """Return the ring of each finite point, by its field or by the cloud's rows; None: unknown."""
+    points = cloud.points
+    if "ring" in points.dtype.names and not points.dtype["ring"].shape:
+        return cloud.values("ring", np.arange(cloud.xyz.shape[1]))
+    if cloud.height < 2:
+        return None
+    rows = np.repeat(np.arange(cloud.height), len(points) // cloud.height)
+    return rows if cloud.finite is None else rows[cloud.finite]
+
+
+def _places(grid: Grid, indices: np.ndarray, multiplicity: np.ndarray | None) -> Places:
+    """Return the places of points in cells (3, count) of the grid, each with its points."""
+    cells = indices + np.array(grid.origin)[:, None]
+    if multiplicity is not None:
+        cells = np.repeat(cells, multiplicity, axis=1)
+    return Places(cells.shape[1], cells=cells)
+
+
+def _repeated(values: np.ndarray, multiplicity: np.ndarray | None) -> np.ndarray:
+    return values if multiplicity is None else np.repeat(values, multiplicity)

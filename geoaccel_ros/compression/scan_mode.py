@@ -1,0 +1,216 @@
+"""Mode scan: points are predicted along the lines of the sensor; their order is kept."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from geoaccel_ros.compression import lines, nonfinite
+from geoaccel_ros.compression.bitstream import MODE_LOSSLESS, MODE_SCAN, Header, Stream
+from geoaccel_ros.compression.cloud import Cloud
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.lines import Lines
+from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.rans import EntropyCoder
+from geoaccel_ros.compression.scan import Scan
+
+Stage = Callable[[str], AbstractContextManager[None]]
+
+# Metres: of the cells that tell the lines where coordinates are bit-exact.
+_LINE_STEP = 0.01
+
+
+class ScanMode:
+    """Encodes and decodes clouds in their own order.
+
+    Parameters
+    ----------
+    device : Device
+    fields : FieldCoder
+    stage : callable
+        Times a stage, by its name.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        sums: PrefixSums,
+        entropy: EntropyCoder,
+        fields: FieldCoder,
+        stage: Stage,
+    ):
+        self._scan = Scan(device, entropy)
+        self._fields = fields
+        self._stage = stage
+
+    def encode(
+        self, cloud: Cloud, grid: Grid, steps: dict[str, float]
+    ) -> tuple[Header, dict[str, bytes]]:
+        """Return header and sections of a cloud, its coordinates to the grid's step.
+
+        Parameters
+        ----------
+        cloud : Cloud
+        grid : Grid
+            Of depth 0: any number of cells from its origin.
+        steps : dict of str to float
+            Of each field but x, y and z; 0: bit-exact.
+        """
+        points = cloud.points
+        rest = points[:0] if cloud.finite is None else points[~cloud.finite]
+        header = _header(MODE_SCAN, cloud, grid, len(rest))
+        with self._stage("cells"):
+            fine = cloud.xyz / np.float64(grid.step) - np.array(grid.origin, float)[:, None]
+            cells = np.rint(fine).astype(np.int32)
+        with self._stage("lines"):
+            found = lines.find(cells, _keys(points, cloud.finite))
+        with self._stage("scan"):
+            sections = {"lines": found.stored}
+            sections["geometry"] = self._scan.encode(cells, fine, found, grid.step)
+        with self._stage("fields"):
+            places = _places(found, cells, cloud.finite, len(points))
+            for name in header.attributes:
+                section = self._fields.encode(
+                    name, points[name], steps[name], _known(places, name, found)
+                )
+                sections[f"field {name}"] = section
+            mask = None if cloud.finite is None else ~cloud.finite
+            sections["nonfinite"] = nonfinite.encode(rest, ["x", "y", "z"], mask)
+        return header, sections
+
+    def encode_lossless(
+        self, cloud: Cloud, steps: dict[str, float]
+    ) -> tuple[Header, dict[str, bytes]]:
+        """Return header and sections of a cloud, its coordinates bit-exact, finite or not."""
+        points = cloud.points
+        with self._stage("lines"):
+            cells = np.zeros((3, len(points)), np.int64)
+            limit = 2.0**31 * _LINE_STEP
+            inside = np.clip(cloud.xyz.astype(np.float64), -limit, limit)
+            cells[:, slice(None) if cloud.finite is None else cloud.finite] = inside / _LINE_STEP
+            found = lines.find(cells, _keys(points, None))
+        header = _header(MODE_LOSSLESS, cloud, Grid(0.0, (0, 0, 0), 0), 0)
+        sections = {"lines": found.stored}
+        with self._stage("fields"):
+            places = Places(len(points), found.order)
+            for name in points.dtype.names:
+                sections[f"field {name}"] = self._fields.encode(
+                    name, points[name], steps.get(name, 0.0), _known(places, name, found)
+                )
+        return header, sections
+
+    def decode(self, stream: Stream) -> np.ndarray:
+        """Return the points in the order that they had.
+
+        Raises
+        ------
+        CodecError
+            If the stream is damaged.
+        """
+        header, sections = stream.header, stream.sections
+        points = np.zeros(header.points, header.dtype)
+        if header.mode == MODE_LOSSLESS:
+            self._decode_lossless(stream, points)
+            return points
+        with self._stage("fields"):
+            mask, rest = nonfinite.decode(
+                sections["nonfinite"], header.nonfinite, header.points, header.dtype,
+                ["x", "y", "z"], True,
+            )  # fmt: skip
+            finite = None if mask is None else ~mask
+            found, key = self._read_lines(stream, points.dtype, finite)
+        with self._stage("scan"):
+            cells = self._scan.decode(sections["geometry"], found)
+        with self._stage("cells"):
+            for axis, name in enumerate("xyz"):
+                centres = header.grid.centres(cells[axis], axis)
+                if finite is None:
+                    points[name] = centres
+                else:
+                    points[name][finite] = centres
+                    values = nonfinite.as_unsigned(points[name])
+                    values[mask] = nonfinite.as_unsigned(rest[name])
+        with self._stage("fields"):
+            places = _places(found, cells, finite, header.points)
+            self._decode_fields(stream, points, header.attributes, places, key)
+        return points
+
+    def _decode_lossless(self, stream: Stream, points: np.ndarray) -> None:
+        with self._stage("fields"):
+            found, key = self._read_lines(stream, points.dtype, None)
+            places = Places(len(points), found.order)
+            self._decode_fields(stream, points, list(points.dtype.names), places, key)
+
+    def _read_lines(
+        self, stream: Stream, dtype: np.dtype, finite: np.ndarray | None
+    ) -> tuple[Lines, dict[str, np.ndarray]]:
+        """Return the coding order, and the field by which it goes, if any: it is decoded first."""
+        stored, count = stream.sections["lines"], stream.header.points
+        name, key = lines.key_of(stored), {}
+        if name in dtype.names:
+            key[name] = np.zeros(count, dtype[name])
+            self._fields.decode(name, stream.sections[f"field {name}"], key[name], Places(count))
+        coded = count if finite is None else np.count_nonzero(finite)
+        return lines.read(stored, coded, _integers(key, finite)), key
+
+    def _decode_fields(
+        self,
+        stream: Stream,
+        points: np.ndarray,
+        names: list[str],
+        places: Places,
+        decoded: dict[str, np.ndarray],
+    ) -> None:
+        for name in names:
+            if name in decoded:
+                target = nonfinite.as_unsigned(points[name])
+                target[...] = nonfinite.as_unsigned(decoded[name])
+            else:
+                self._fields.decode(name, stream.sections[f"field {name}"], points[name], places)
+
+
+def _header(mode: int, cloud: Cloud, grid: Grid, rest: int) -> Header:
+    count = len(cloud.points)
+    return Header(mode, cloud.height, count, count, rest, 0, grid, cloud.points.dtype)
+
+
+def _keys(points: np.ndarray, finite: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Return the fields that lines may go by, integers (F,) of the finite points, by name."""
+    names = [name for name in lines.KEYS if name in points.dtype.names]
+    return _integers({name: points[name] for name in names}, finite)
+
+
+def _integers(fields: dict[str, np.ndarray], finite: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Return those fields of the finite points that are integers, whatever their type."""
+    integers = {}
+    for name, column in fields.items():
+        values = column if finite is None else column[finite]
+        whole = values.astype(np.int64) if values.dtype.kind != "f" else _integral(values)
+        if whole is not None and whole.ndim == 1:
+            integers[name] = whole
+    return integers
+
+
+def _integral(values: np.ndarray) -> np.ndarray | None:
+    """Return floats as the small integers that they all are; None if they are not."""
+    if not (np.abs(values) < 2**31).all():
+        return None
+    integers = values.astype(np.int64)
+    return integers if (integers == values).all() else None
+
+
+def _known(places: Places, name: str, found: Lines) -> Places:
+    """Return what is known when a field is decoded: of the lines' own key, the order alone."""
+    return Places(places.count) if name == lines.key_of(found.stored) else places
+
+
+def _places(found: Lines, cells: np.ndarray, finite: np.ndarray | None, count: int) -> Places:
+    """Return the places of all points, those that are not finite behind the others."""
+    order = found.order
+    cells = cells[:, order]
+    if finite is not None:
+        order = np.concatenate([np.flatnonzero(finite)[order], np.flatnonzero(~finite)])
+        cells = np.pad(cells, ((0, 0), (0, count - cells.shape[1])))
+    return Places(count, order, cells)
