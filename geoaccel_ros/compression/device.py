@@ -210,7 +210,7 @@ class Device:
         limit, name = self._properties(kernel)
         # What is best depends on how many work-items there are, roughly.
         task = f"{name} 2^{items.bit_length()}"
-        candidates = [size for size in sizes if size <= limit]
+        candidates = [size for size in sizes if size <= limit] or [limit]
         group, measured = self.group_sizes.choose(task, candidates)
         if not measured:
             self.launch_groups(kernel, -(-items // group), group, *arguments)

@@ -35,10 +35,7 @@ from geoaccel_ros.compression.rice import decode_rice, encode_rice
 _TABLES = "geoaccel_ros.compression.tables"
 _PROBABILITY_BITS = 15
 _ONE = 1 << _PROBABILITY_BITS
-_INITIAL_STATE = 1 << 16
 EVEN_INDEX = 128
-MAX_CONTEXTS = 32767
-_NO_EVENT = 0xFFFF
 _MAX_NUMBER_BYTES = 5
 # A cost is in 2**-24 bits: 2**32 events of 15 bits fit an int64.
 _BIT = 1 << 24
@@ -197,8 +194,6 @@ class EntropyCoder:
             self._symbols, word_counts, states,
         )  # fmt: skip
         counts = device.download(word_counts, chunks, "u4").astype(np.int64)
-        # The state takes two words, unless the chunk has no events.
-        counts += 2 * ((counts > 0) | (device.download(states, chunks, "u4") != _INITIAL_STATE))
         ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
         words = device.buffer("rans_words", 2 * int(ends[-1]))
         device.launch_groups(

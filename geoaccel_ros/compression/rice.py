@@ -17,7 +17,7 @@ _MAX_K = 31
 
 
 def encode_rice(numbers: np.ndarray) -> bytes:
-    """Return non-negative integers below 2**32 with the k that makes them shortest.
+    """Return non-negative integers below 2**32 with the k that suits their mean best.
 
     Parameters
     ----------
@@ -26,8 +26,9 @@ def encode_rice(numbers: np.ndarray) -> bytes:
     if len(numbers) == 0:
         return b""
     numbers = np.asarray(numbers, np.int64)
-    sizes = [(numbers >> k).sum() + k * len(numbers) for k in range(_MAX_K + 1)]
-    k = int(np.argmin(sizes))
+    near = int(numbers.sum() // len(numbers)).bit_length()
+    choices = range(max(near - 2, 0), min(near, _MAX_K) + 1)
+    k = min(choices, key=lambda k: (numbers >> k).sum() + k * len(numbers))
     low = numbers[:, None] >> np.arange(k) & 1
     ones = np.cumsum((numbers >> k) + 1) - 1
     unary = np.zeros(ones[-1] + 1, np.uint8)

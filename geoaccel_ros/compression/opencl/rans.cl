@@ -81,7 +81,8 @@ kernel void encode_chunks(global ushort *events, global const uint *starts, uint
         state += (uint)(state * symbol.reciprocal >> 47) * ((1u << PROBABILITY_BITS) - symbol.frequency)
                + symbol.start;
     }
-    word_counts[chunk] = end - position;
+    // Two more for the state, unless there was no event.
+    word_counts[chunk] = state == INITIAL_STATE && position == end ? 0 : end - position + 2;
     states[chunk] = state;
 }
 
@@ -91,7 +92,7 @@ kernel void gather_words(global const ushort *events, global const uint *starts,
 {
     const uint chunk = get_group_id(0), lane = get_local_id(0), lanes = get_local_size(0);
     const uint first = chunk_words[chunk], count = chunk_words[chunk + 1] - first;
-    if (count < 2)
+    if (count == 0)
         return;
     if (lane == 0) {
         words[first] = (ushort)(states[chunk] >> 16);
