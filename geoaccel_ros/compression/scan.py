@@ -28,11 +28,12 @@ from geoaccel_ros.compression.rans import (
     costs,
     decode_numbers,
     encode_numbers,
-    flat_prior,
+    prior,
 )
 
 LINEAR, SPIN = 0, 1
 _HAS_ORIGINS = 2
+TABLES = {LINEAR: "scan_linear", SPIN: "scan_spin"}
 
 # As in scan.cl.
 CHUNK = 1024
@@ -79,7 +80,7 @@ class Scan:
     device : Device
     entropy : EntropyCoder
     priors : mapping or None
-        The table of each model, uint8; None for tables that know nothing.
+        The table of each model, uint8; None for the shipped ones.
     """
 
     def __init__(
@@ -90,10 +91,7 @@ class Scan:
     ):
         self._device = device
         self._entropy = entropy
-        self._priors = priors or {
-            LINEAR: flat_prior(LINEAR_CONTEXTS),
-            SPIN: flat_prior(SPIN_CONTEXTS),
-        }
+        self._priors = priors or {model: prior(name) for model, name in TABLES.items()}
         emit, decode = (device.program("scan.cl", (f"-D{way}",)) for way in ("EMIT", "DECODE"))
         self._emit = {LINEAR: emit.code_linears, SPIN: emit.code_spins}
         self._pack = emit.pack_events
@@ -198,14 +196,14 @@ class Scan:
         cells = np.ascontiguousarray(cells, np.int32)
         count = cells.shape[1]
         returned = cells.any(axis=0)
-        origins = count - np.count_nonzero(returned)
-        has_origins = int(origins > count // _RARE)
+        has_origins = int(count - np.count_nonzero(returned) > count // _RARE)
+        # A few points at the origin do no harm to what is found out; to leave them out takes time.
+        seen = np.flatnonzero(returned) if has_origins else slice(None)
         arguments = self._device.upload("scan_cells", cells), count, has_origins
         linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
         if not count or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
             return linear
-        starts, line = _lines_of(points, returned, lines)
-        seen = slice(None) if origins == 0 else returned
+        starts, line = _lines_of(points, seen, lines)
         found = spinning.fit(points[:, seen], line[seen], step)
         if found is None:
             return linear
@@ -294,16 +292,17 @@ def _event_costs(prior: np.ndarray) -> np.ndarray:
     return (np.stack(of_bits, axis=1).reshape(-1) / 2**24).astype(np.float32)
 
 
-def _lines_of(points, returned, lines) -> tuple[np.ndarray, np.ndarray]:
+def _lines_of(points, seen, lines) -> tuple[np.ndarray, np.ndarray]:
     """Return the starts of lines that the order does not have, and the line of each point."""
     if 1 < lines.count <= _MAX_STARTS:
         return np.empty(0, np.int64), lines.line
-    starts = spinning.line_starts(points[:, returned])
+    count = points.shape[1]
+    starts = spinning.line_starts(points[:, seen])
     if len(starts) == 1:
-        return np.empty(0, np.int64), np.zeros(len(returned), np.int64)
-    starts = np.flatnonzero(returned)[starts]
+        return np.empty(0, np.int64), np.zeros(count, np.int64)
+    starts = np.arange(count)[seen][starts]
     starts[0] = 0
-    return starts, _numbered(starts, len(returned))
+    return starts, _numbered(starts, count)
 
 
 def _numbered(starts: np.ndarray, count: int) -> np.ndarray:

@@ -14,10 +14,12 @@ _WINDOW, _WINDOWS = 256, 48
 _CONE_POINTS = 8192
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
+# What two azimuths differ by from a multiple at least, in radians.
+_JITTER = 1e-4
 # A beam may pass the axis by this much, in metres (HDL-64E: 26 mm).
-_MAX_OFFSET, _OFFSET_STEP = 0.04, 0.002
+_MAX_OFFSET, _OFFSET_STEP = 0.04, 0.004
 _OFFSET_POINTS = 6144
-# Where r changes so little, an offset does not show; where it is so short, cells hide it.
+# Where 1 / r changes so little, an offset does not show; where r is so short, cells hide it.
 _LEAST_CHANGE, _LEAST_RANGE = 0.004, 2.0
 _LEAST_EVIDENCE = 15
 _MAX_LINES = 1024
@@ -50,7 +52,7 @@ def fit(points: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
     Parameters
     ----------
     points : ndarray, shape (3, N), float64
-        In cells, in the coding order, those at the origin left out.
+        In cells, in the coding order.
     line : ndarray, shape (N,), integer
         Line of each point, ascending from 0.
     cell : float
@@ -60,7 +62,7 @@ def fit(points: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
     if not usual:
         return None
     slopes, heights = _cones(points, line)
-    offsets = _offsets(points * cell, line, step) / cell
+    offsets = _offsets(points, line, step, cell)
     beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
     return Spin(round(step / (2 * np.pi) * _TURN), usual, beams)
 
@@ -71,16 +73,18 @@ def line_starts(points: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     points : ndarray, shape (3, N), float64
-        In the order of the scan, those at the origin left out.
+        In the order of the scan.
     """
     x, y, z = points
     count = len(x)
-    if count < 2:
+    if count < 2 * _SEAM:
         return np.zeros(1, np.int64)
     # Turns are counted where the beam passes the azimuth of the first point.
-    across, along = x[0] * y - y[0] * x, x[0] * x + y[0] * y
-    beyond = across >= 0
-    passed = np.flatnonzero((beyond[1:] != beyond[:-1]) & (along[1:] > 0) & (along[:-1] > 0)) + 1
+    beyond = x[0] * y >= y[0] * x
+    passed = np.flatnonzero(beyond[1:] != beyond[:-1]) + 1
+    is_near = x[0] * x[passed] + y[0] * y[passed] > 0
+    is_near &= x[0] * x[passed - 1] + y[0] * y[passed - 1] > 0
+    passed = passed[is_near]
     forwards = np.count_nonzero(beyond[passed])
     passed = passed[beyond[passed] == (2 * forwards > len(passed))]
     passed = passed[(passed > _SEAM) & (passed < count - _SEAM)]
@@ -114,11 +118,15 @@ def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
         step = abs(middle) / divisor
         for _ in range(4):
             multiples = np.rint(turns / step)
-            # Least squares over those that are multiples at all.
-            step = (turns * multiples).sum() / max((multiples * multiples).sum(), 1)
-        misfit = np.abs(turns / step - np.rint(turns / step))
-        # The finer the step, the more it fits by chance.
-        found.append((np.minimum(4 * misfit, 1).mean() + 0.1 * divisor, step, divisor))
+            fits = (multiples > 0) & (np.abs(turns / step - multiples) < 0.3)
+            # Of sums: what is added to one turn is most often missing in the next.
+            step = turns[fits].sum() / max(multiples[fits].sum(), 1)
+            if not step:
+                return 0.0, 0
+        misfit = np.abs(turns - np.rint(turns / step) * step)
+        # In bits; the finer the step, the more fits by chance.
+        bits = np.log2(1 + misfit / _JITTER).mean() + 0.2 * divisor
+        found.append((bits, step, divisor))
     _, step, divisor = min(found)
     return float(step * np.sign(middle)), divisor
 
@@ -152,29 +160,34 @@ def _cones(points: np.ndarray, line: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return slope, height
 
 
-def _offsets(points: np.ndarray, line: np.ndarray, step: float) -> np.ndarray:
-    """Return the distance in metres at which each line's beam passes the axis.
+def _offsets(points: np.ndarray, line: np.ndarray, step: float, cell: float) -> np.ndarray:
+    """Return the distance in cells at which each line's beam passes the axis.
 
     Where r jumps, the azimuth moves by the difference of offset / r beside a multiple of the step.
     """
     lines = int(line[-1]) + 1
-    r = np.maximum(np.hypot(points[0], points[1]), 1e-9)
+    x, y, _ = points
+    r = np.maximum(np.hypot(x, y), 1e-9)
     change = np.diff(1 / r)
-    at = np.flatnonzero(
-        (np.abs(change) > _LEAST_CHANGE)
-        & (np.minimum(r[1:], r[:-1]) > _LEAST_RANGE)
-        & (line[1:] == line[:-1])
-    )
+    at = np.flatnonzero(np.abs(change) > _LEAST_CHANGE * cell)
+    at = at[(line[at + 1] == line[at]) & (np.minimum(r[at + 1], r[at]) > _LEAST_RANGE / cell)]
     at = at[:: 1 + len(at) // _OFFSET_POINTS]
-    azimuth = [np.arctan2(points[1, i], points[0, i]) for i in (at, at + 1)]
-    turns = ((azimuth[1] - azimuth[0] + np.pi) % (2 * np.pi) - np.pi) / step
+    turns = np.arctan2(y[at + 1], x[at + 1]) - np.arctan2(y[at], x[at])
+    turns = ((turns + np.pi) % (2 * np.pi) - np.pi) / step
     near = np.abs(turns) < 5
     turns, change, line = turns[near], change[at[near]] / step, line[at[near]]
-    tried = np.arange(-_MAX_OFFSET, _MAX_OFFSET + _OFFSET_STEP / 2, _OFFSET_STEP)
-    misfits = np.empty((len(tried), lines))
-    for i, offset in enumerate(tried):
-        steps = turns - offset * change
-        misfits[i] = np.bincount(line, np.minimum(np.abs(steps - np.rint(steps)), 0.15), lines)
-    misfits += 1e-6 * np.abs(tried)[:, None]
     known = np.bincount(line, minlength=lines) > _LEAST_EVIDENCE
-    return np.where(known, tried[misfits.argmin(axis=0)], 0)
+
+    def best(offsets):
+        """Return the best of each line's offsets (tried, lines)."""
+        misfits = np.empty(offsets.shape)
+        for i, offset in enumerate(offsets):
+            steps = turns - offset[line] * change
+            misfits[i] = np.bincount(line, np.minimum(np.abs(steps - np.rint(steps)), 0.15), lines)
+        # Of equals the least, of lines with little evidence none.
+        misfits += 1e-6 * np.abs(offsets)
+        return np.where(known, offsets[misfits.argmin(axis=0), np.arange(lines)], 0)
+
+    tried = np.arange(-_MAX_OFFSET, _MAX_OFFSET + _OFFSET_STEP / 2, _OFFSET_STEP)
+    coarse = best(np.repeat(tried[:, None], lines, axis=1) / cell)
+    return best(coarse + np.linspace(-0.5, 0.5, 7)[:, None] * _OFFSET_STEP / cell)

@@ -51,7 +51,8 @@ def spinning_scan(columns=1500, rings=8, walls=7, offset=0.0, clockwise=False, s
     rng = np.random.default_rng(seed)
     azimuth = np.tile(np.arange(columns) * (2 * np.pi / columns), rings)
     ring = np.repeat(np.arange(rings), columns)
-    range_ = 8 + 3 * np.sign(np.sin(walls * azimuth)) + 0.01 * rng.normal(size=azimuth.shape)
+    depth = 3 * np.sign(np.sin(walls * azimuth)) * np.abs(np.cos(azimuth / 2))
+    range_ = 8 + depth + 0.01 * rng.normal(size=azimuth.shape)
     side = offset * (-1.0) ** ring
     x = range_ * np.cos(azimuth) - side * np.sin(azimuth)
     y = range_ * np.sin(azimuth) + side * np.cos(azimuth)
