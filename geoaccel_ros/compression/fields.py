@@ -1,14 +1,197 @@
-"""Values of a field as bytes that compress well, bit-exact.
+"""Every field but x, y and z: a column of a cloud to a section and back.
 
-``planes``: all lowest bytes, then all second bytes, and so on (a shuffle): bytes of one
-significance resemble each other. ``palette``: the distinct values, then the planes of each value's
-index among them: sensors report few distinct intensities, rings and times in types that could hold
-many.
+A column becomes sequences of integers (:mod:`.sequences`): a field of several values a point one
+for each, packed colours one for each byte, others one. The section has for each its length, as a
+LEB128 number, and then
+
+- its head (:mod:`.sequences`); that is all of a constant one;
+- one byte: 0 if the integers follow the coding order of the points, 1 if the order of the cloud;
+- for the former, where the points' positions are known, the basis (:mod:`.bases`), which is
+  subtracted from the integers;
+- the section of the attribute coder (:mod:`.attributes`).
+
+Bytes of packed colours: the second lowest (green), then the lowest and the third lowest, each less
+the first, then the highest.
 """
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from geoaccel_ros.compression.attributes import AttributeCoder, Neighbours, NeighbourSearch
+from geoaccel_ros.compression.bases import best_basis, read_basis, roughness
+from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.policies import COLOURS
+from geoaccel_ros.compression.rans import EntropyCoder
+from geoaccel_ros.compression.sequences import (
+    Sequence,
+    decode_number,
+    encode_number,
+    read_head,
+    to_sequence,
+)
+
+_IN_CODING_ORDER, _IN_CLOUD_ORDER = 0, 1
+
+
+@dataclass
+class Places:
+    """What both sides know of a cloud's points when a field is coded.
+
+    Attributes
+    ----------
+    count : int
+        Points, N.
+    order : ndarray, shape (N,), integer, or None
+        Which point of the cloud is the i-th in coding order; None: the i-th.
+    cells : ndarray, shape (3, N), integer, or None
+        Cells of the global grid, of the points in coding order; None where they are not known yet.
+    """
+
+    count: int
+    order: np.ndarray | None = None
+    cells: np.ndarray | None = None
+    neighbours: Neighbours | None = field(default=None, repr=False)
+
+
+class FieldCoder:
+    """Encodes and decodes fields on an OpenCL device."""
+
+    def __init__(self, device: Device, entropy: EntropyCoder):
+        self._attributes = AttributeCoder(device, entropy)
+        self._search = NeighbourSearch(device)
+
+    def encode(self, name: str, column: np.ndarray, step: float, places: Places) -> bytes:
+        """Return the section of a field.
+
+        Parameters
+        ----------
+        name : str
+        column : ndarray, shape (N,) or (N, values of a point)
+            In the order of the cloud.
+        step : float
+            Of :func:`.policies.field_steps`: 0 for bit-exact.
+        places : Places
+        """
+        if places.count == 0:
+            return b""
+        parts = []
+        for values in _split(name, column):
+            part = self._encode_sequence(to_sequence(values, step), places)
+            parts += [encode_number(len(part)), part]
+        return b"".join(parts)
+
+    def decode(self, name: str, section: memoryview, target: np.ndarray, places: Places) -> None:
+        """Fill a field's column, of any byte order, from its section.
+
+        Raises
+        ------
+        CodecError
+            If the section is damaged.
+        """
+        section = memoryview(section)
+        position = 0
+        if places.count:
+            native = target.dtype.newbyteorder("=")
+            columns = []
+            for dtype in _part_types(name, target):
+                length, position = decode_number(section, position)
+                part = section[position : position + length]
+                position += length
+                columns.append(self._decode_sequence(part, dtype, places))
+            as_unsigned_view(target)[...] = _joined(name, columns, native, target.shape)
+        if position != len(section):
+            raise CodecError(f"damaged stream: the section of field '{name}' does not end right")
+
+    def _encode_sequence(self, sequence: Sequence, places: Places) -> bytes:
+        if not len(sequence.values):
+            return sequence.head
+        values, ordered = sequence.values, sequence.values
+        if places.order is not None:
+            ordered = values[places.order]
+        basis = b""
+        if places.cells is not None:
+            basis, ordered = best_basis(ordered, places.cells)
+        if places.order is not None and roughness(values) < roughness(ordered):
+            section = self._attributes.encode(values)
+            return sequence.head + bytes([_IN_CLOUD_ORDER]) + section
+        section = self._attributes.encode(ordered, self._neighbours(places))
+        return sequence.head + bytes([_IN_CODING_ORDER]) + basis + section
+
+    def _decode_sequence(self, part: memoryview, dtype: np.dtype, places: Places) -> np.ndarray:
+        head, position = read_head(part, 0, places.count)
+        if head.is_constant:
+            if position != len(part):
+                raise CodecError("damaged stream: a constant field has values")
+            return head.to_values(np.zeros(places.count, np.int64), dtype)
+        order = part[position] if position < len(part) else None
+        position += 1
+        if order == _IN_CLOUD_ORDER:
+            values = self._attributes.decode(part[position:], places.count)
+        elif order == _IN_CODING_ORDER:
+            basis = None
+            if places.cells is not None:
+                basis, position = read_basis(part, position)
+            ordered = self._attributes.decode(
+                part[position:], places.count, lambda: self._neighbours(places)
+            )
+            if basis is not None:
+                ordered += basis.values(places.cells)
+            values = ordered
+            if places.order is not None:
+                values = np.empty_like(ordered)
+                values[places.order] = ordered
+        else:
+            raise CodecError("damaged stream: unknown order of a field")
+        return head.to_values(values, dtype)
+
+    def _neighbours(self, places: Places) -> Neighbours | None:
+        """Return the points' neighbours, found once a cloud; None without positions."""
+        if places.neighbours is None and places.cells is not None:
+            places.neighbours = self._search.find(places.cells)
+        return places.neighbours
+
+
+def _is_colour(name: str, dtype: np.dtype) -> bool:
+    return name.lower() in COLOURS and dtype.itemsize == 4
+
+
+def _split(name: str, column: np.ndarray) -> list[np.ndarray]:
+    """Return the parts of a field that are coded by themselves, each (N,)."""
+    if column.ndim > 1:
+        return list(column.T)
+    if not _is_colour(name, column.dtype):
+        return [column]
+    bits = _as_unsigned(column)
+    blue, green, red, rest = ((bits >> shift & 255).astype(np.int64) for shift in (0, 8, 16, 24))
+    return [green, blue - green, red - green, rest]
+
+
+def _part_types(name: str, column: np.ndarray) -> list[np.dtype]:
+    dtype = column.dtype.newbyteorder("=")
+    if column.ndim > 1:
+        return [dtype] * column.shape[1]
+    return [np.dtype(np.int64)] * 4 if _is_colour(name, dtype) else [dtype]
+
+
+def _joined(
+    name: str, parts: list[np.ndarray], dtype: np.dtype, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Return the bits of a column from its parts, unsigned, of a native type."""
+    unsigned = f"u{dtype.itemsize}"
+    if len(shape) > 1:
+        return np.stack([part.view(unsigned) for part in parts], axis=1)
+    if not _is_colour(name, dtype):
+        return parts[0].view(unsigned)
+    green, blue, red, rest = parts
+    bits = (
+        (blue + green & 255) | (green & 255) << 8 | (red + green & 255) << 16 | (rest & 255) << 24
+    )
+    return bits.astype(unsigned)
+
+
+# What follows encodes and decodes fields of streams of version 1.
 
 _PLANES, _PALETTE = 0, 1
 _PALETTE_HEAD = 3

@@ -1,0 +1,190 @@
+"""compression/attributes.py: sequences survive whatever they are; neighbours against NumPy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from geoaccel_ros.compression.attributes import (
+    CHUNK,
+    LINEAR,
+    MEAN,
+    NEAREST,
+    PREVIOUS,
+    AttributeCoder,
+    NeighbourSearch,
+)
+from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.rans import EntropyCoder
+
+WINDOW, VERY_NEAR, NEAR = 32, 5, 20
+
+
+@pytest.fixture(scope="module")
+def coder(device):
+    return AttributeCoder(device, EntropyCoder(device))
+
+
+@pytest.fixture(scope="module")
+def search(device):
+    return NeighbourSearch(device)
+
+
+def surface(count, seed=3):
+    """Return cells of points scattered on a plane, in an order that is nearly local."""
+    rng = np.random.default_rng(seed)
+    cells = np.stack([np.arange(count) // 9, rng.integers(0, 9, count), rng.integers(0, 3, count)])
+    return cells * np.array([[4], [7], [1]])
+
+
+def words_of(device, neighbours, planes=3):
+    words = device.download(neighbours.words, planes * neighbours.stride, "u2")
+    return words.reshape(planes, neighbours.stride)[:, : neighbours.count].astype(int)
+
+
+def expected_words(cells, planes):
+    """The neighbours by the rules of neighbours.cl, one point after the other."""
+    words = np.zeros((planes, cells.shape[1]), int)
+    for i in range(cells.shape[1]):
+        before = range(i - 1, max(i - i % CHUNK, i - WINDOW) - 1, -1)
+        found = sorted((int(np.abs(cells[:, i] - cells[:, j]).sum()), i - j) for j in before)[
+            :planes
+        ]
+        if not found:
+            continue
+        # Two classes an octave of 1 + distance, the half octave at 1.5.
+        octaves = [int(np.floor(np.log2(1 + d))) for d, _ in found]
+        classes = [
+            2 * k + ((1 + d) >= 1.5 * 2**k) for k, (d, _) in zip(octaves, found, strict=True)
+        ]
+        further = [c - classes[0] for c in classes]
+        weights = [((128, 91)[f % 2] >> f // 2) if f <= 4 else 0 for f in further]
+        for k, (weight, (_, offset)) in enumerate(zip(weights, found, strict=True)):
+            if weight:
+                words[k, i] = offset | (weight * (16384 // sum(weights)) >> 7) << 6
+        words[0, i] |= ((found[0][0] < VERY_NEAR) + (found[0][0] < NEAR)) << 14
+    return words
+
+
+@pytest.mark.parametrize("planes", [1, 3, 6])
+@pytest.mark.parametrize("in_local_memory", [True, False])
+def test_neighbours_are_the_nearest_of_those_before(device, planes, in_local_memory):
+    rng = np.random.default_rng(4)
+    # Over a chunk's end; ties, duplicates and negative cells among them.
+    cells = np.concatenate([surface(2100), rng.integers(-9, 9, (3, 200))], axis=1)
+    neighbours = NeighbourSearch(device, planes, in_local_memory).find(cells)
+    assert (words_of(device, neighbours, planes) == expected_words(cells, planes)).all()
+
+
+@pytest.mark.parametrize("local_bytes", [480, 1024, 16384])
+def test_little_local_memory_changes_nothing(device, local_bytes):
+    cells = surface(5000)
+    small = dataclasses.replace(device, local_bytes=local_bytes, _buffers={})
+    found = NeighbourSearch(small, 3, True).find(cells)
+    wanted = NeighbourSearch(device).find(cells)
+    assert (words_of(small, found) == words_of(device, wanted)).all()
+
+
+def test_positions_too_far_apart_are_taken_coarsely(device, search):
+    cells = surface(500)
+    far = np.append(cells * 2**30, np.full((3, 1), 2**51 - 1), axis=1)
+    fine = words_of(device, search.find(np.append(cells, np.full((3, 1), 2**21 - 1), axis=1)))
+    assert (words_of(device, search.find(far)) & 63 == fine & 63).all()
+
+
+def sequences():
+    rng = np.random.default_rng(8)
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    yield "noise of 64 bits", rng.integers(low, high, 5000, endpoint=True)
+    yield "extremes", np.array([low, high, 0, -1, 1, high, low, low] * 300)
+    yield "a walk", np.cumsum(rng.integers(-9, 10, 3 * CHUNK))
+    yield "constant", np.full(CHUNK + 1, high)
+    yield "powers", np.repeat([1, -1], 63) * 2 ** np.tile(np.arange(63), 2)
+    yield "a ramp", 10**18 + 1000 * np.arange(2 * CHUNK - 1)
+    for count in (1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1):
+        yield f"{count} values", rng.integers(0, 100, count)
+
+
+@pytest.mark.parametrize(("name", "values"), list(sequences()))
+@pytest.mark.parametrize("predictor", [PREVIOUS, MEAN, LINEAR, NEAREST])
+def test_any_sequence_survives_any_prediction(coder, search, name, values, predictor):
+    neighbours = search.find(surface(len(values)))
+    section = coder.encode(values, neighbours, predictor)
+    assert section[0] == predictor
+    decoded = coder.decode(memoryview(section), len(values), lambda: neighbours)
+    assert decoded.dtype == np.int64
+    assert (decoded == values).all()
+
+
+def test_nothing_is_a_sequence_too(coder):
+    section = coder.encode(np.empty(0, np.int64))
+    assert len(coder.decode(memoryview(section), 0)) == 0
+
+
+def bits_a_value(coder, values, neighbours=None):
+    section = coder.encode(values, neighbours)
+    assert (coder.decode(memoryview(section), len(values), lambda: neighbours) == values).all()
+    return section[0], 8 * len(section) / len(values)
+
+
+def test_each_predictor_is_taken_where_it_is_best(coder):
+    rng = np.random.default_rng(9)
+    count = 8 * CHUNK
+    ramp = 7 * np.arange(count) * (1 + np.arange(count) // 999 % 5)
+    assert bits_a_value(coder, ramp)[0] == LINEAR
+    steps = np.repeat(rng.integers(0, 200, count // 64), 64)
+    predictor, bits = bits_a_value(coder, steps)
+    assert predictor == PREVIOUS
+    # 8 bits for each 64 and where they come, 7 more; the rest for a table.
+    assert bits < 15 / 64 + 0.17
+    noise = 1000 + np.rint(20 * rng.normal(size=count)).astype(np.int64)
+    assert bits_a_value(coder, noise)[0] == MEAN
+
+
+def test_neighbours_tell_more_than_the_order(coder, search):
+    """Points in an order that jumps between two surfaces: the neighbour is not the one before."""
+    rng = np.random.default_rng(10)
+    count = 8 * CHUNK
+    side = rng.integers(0, 2, count)
+    cells = np.stack([np.arange(count) // 4, 1000 * side, rng.integers(0, 4, count)])
+    values = 100 * side + rng.integers(0, 4, count)
+    _, alone = bits_a_value(coder, values)
+    predictor, bits = bits_a_value(coder, values, search.find(cells))
+    assert predictor == NEAREST
+    # Noise of two bits, a little more for a prediction from noise.
+    assert bits < 2.6 < alone
+
+
+def test_spread_neighbours_announce_spread_values(coder):
+    """Stretches that are quiet and such that are not: each is coded by its own noise."""
+    rng = np.random.default_rng(11)
+    scale = np.repeat(rng.choice([0, 60], 512), 32)
+    values = 500 + np.rint(scale * rng.uniform(-1, 1, scale.size)).astype(np.int64)
+    # Of all the values together: those of the quiet half are one, the others one of 121.
+    together = 0.5 * np.log2(2) + 0.5 * np.log2(2 * 121)
+    _, bits = bits_a_value(coder, values)
+    assert bits < together - 0.4
+
+
+def test_damage_is_told_or_does_no_harm(coder, search):
+    values = np.cumsum(np.random.default_rng(13).integers(-9, 10, 3000))
+    neighbours = search.find(surface(3000))
+    section = coder.encode(values, neighbours)
+    rng = np.random.default_rng(14)
+    for _ in range(300):
+        damaged = bytearray(section)
+        damaged[rng.integers(len(damaged))] ^= 1 << rng.integers(8)
+        damaged = damaged[: len(damaged) - int(rng.integers(0, 3))]
+        try:
+            decoded = coder.decode(memoryview(damaged), 3000, lambda: neighbours)
+        except CodecError:
+            continue
+        assert decoded.shape == (3000,)
+
+
+@pytest.mark.parametrize(
+    "section", [b"", bytes(8), bytes([4]) + bytes(10), bytes([NEAREST]) + bytes(10)]
+)
+def test_no_section_is_refused(coder, section):
+    with pytest.raises(CodecError, match="damaged stream"):
+        coder.decode(memoryview(section), 1)
