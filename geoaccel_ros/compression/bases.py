@@ -116,7 +116,7 @@ def _elevation_steps(values: np.ndarray, cells: np.ndarray) -> bytes | None:
     stride = max(1, len(values) // _SAMPLE)
     values, cells = values[::stride], cells[:, ::stride]
     low = values.min()
-    span = int(values.max() - low) + 1
+    span = int(values.max()) - int(low) + 1
     if not 2 <= span <= _MAX_SPAN:
         return None
     # The most frequent value at each elevation.
