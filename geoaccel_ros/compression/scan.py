@@ -141,12 +141,7 @@ class Scan:
         CodecError
             If the section is damaged.
         """
-        coded = self.decode_chunks(section, lines, 0, _chunks(len(lines.order)))
-        if lines.count <= 1:
-            return coded
-        cells = np.empty_like(coded)
-        cells[:, lines.order] = coded
-        return cells
+        return self._decoded(section, lines, 0, _chunks(len(lines.order)))
 
     def decode_chunks(self, section: memoryview, lines: Lines, first: int, end: int) -> np.ndarray:
         """Return the cells of chunks [first, end) in the coding order, int32 (3, n).
@@ -156,55 +151,53 @@ class Scan:
         CodecError
             If the section is damaged.
         """
+        coded = lines.order[first * CHUNK : end * CHUNK]
+        return self._decoded(section, lines, first, end)[:, coded]
+
+    def _decoded(self, section, lines, first, end) -> np.ndarray:
+        """Return the cells of the cloud, int32 (3, N): right are those of chunks [first, end)."""
         count = len(lines.order)
         model, has_origins, spin, events_at = _read_head(section, lines)
         stream = self._entropy.open(
             section[events_at:], _chunks(count), self._priors[model], "geometry"
         )
         if first >= end:
-            return np.empty((3, 0), np.int32)
+            return np.empty((3, count), np.int32)
         device = self._device
         cells = device.buffer("scan_cells", 12 * count)
-        arguments = cells, count, has_origins
+        arguments = cells, device.upload("scan_order", lines.order), count, has_origins
         if model == SPIN:
             line, beams, row = spin
-            # Wanted by the encoder alone.
-            fine = cells
-            arguments += self._spin_arguments(fine, line, beams, [row])
+            # Fine coordinates are the encoder's alone.
+            arguments += self._spin_arguments(cells, line, beams, [row])
         device.launch_serial(
-            self._decode[model],
-            end - first,
-            *stream.arguments,
-            first,
-            1,
-            end - first,
-            1,
-            *arguments,
-        )
+            self._decode[model], end - first,
+            *stream.arguments, first, 1, end - first, 1, *arguments,
+        )  # fmt: skip
         stream.finish(first, end)
-        begin, end = first * CHUNK, min(end * CHUNK, count)
-        planes = [
-            device.download(cells, end - begin, "i4", 4 * (a * count + begin)) for a in range(3)
-        ]
-        return np.stack(planes)
+        return device.download(cells, 3 * count, "i4").reshape(3, count)
 
     def _choose(self, cells, points, lines, step):
         """Return the model whose events cost least on a few chunks, its head and arguments."""
-        # A copy costs as much as coding half of them.
-        if lines.count > 1:
-            cells, points = cells[:, lines.order], points[:, lines.order]
         cells = np.ascontiguousarray(cells, np.int32)
         count = cells.shape[1]
+        device = self._device
         returned = cells.any(axis=0)
         has_origins = int(count - np.count_nonzero(returned) > count // _RARE)
-        # A few points at the origin do no harm to what is found out; to leave them out takes time.
-        seen = np.flatnonzero(returned) if has_origins else slice(None)
-        arguments = self._device.upload("scan_cells", cells), count, has_origins
+        arguments = (
+            device.upload("scan_cells", cells),
+            device.upload("scan_order", lines.order),
+            count,
+            has_origins,
+        )
         linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
         if not count or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
             return linear
+        # A few points at the origin do no harm to what is found out; to leave them out takes time.
+        seen = np.flatnonzero(returned[lines.order]) if has_origins else slice(None)
+        order = lines.order[seen]
         starts, line = _lines_of(points, seen, lines)
-        found = spinning.fit(points[:, seen], line[seen], step)
+        found = spinning.fit(points, order, line[seen], step)
         if found is None:
             return linear
         fine = np.rint(points[:2] * 256).astype(np.int32)
@@ -215,7 +208,7 @@ class Scan:
             for gains in _GAINS
             for offsets in with_offsets
         ]
-        fine = self._device.upload("scan_fine", fine)
+        fine = device.upload("scan_fine", fine)
         compared = self._compared(count)
         costs_of_rows = self._cost(
             SPIN, (*arguments, *self._spin_arguments(fine, line, beams, rows)), compared, len(rows)
@@ -294,15 +287,16 @@ def _event_costs(prior: np.ndarray) -> np.ndarray:
 
 def _lines_of(points, seen, lines) -> tuple[np.ndarray, np.ndarray]:
     """Return the starts of lines that the order does not have, and the line of each point."""
-    if 1 < lines.count <= _MAX_STARTS:
-        return np.empty(0, np.int64), lines.line
     count = points.shape[1]
-    starts = spinning.line_starts(points[:, seen])
-    if len(starts) == 1:
-        return np.empty(0, np.int64), np.zeros(count, np.int64)
-    starts = np.arange(count)[seen][starts]
-    starts[0] = 0
-    return starts, _numbered(starts, count)
+    if lines.count == 1:
+        # The order is as it is.
+        starts = spinning.line_starts(points[:, seen])
+        if len(starts) > 1:
+            starts = np.arange(count)[seen][starts]
+            starts[0] = 0
+            return starts, _numbered(starts, count)
+    none = np.empty(0, np.int64)
+    return none, lines.line if lines.count <= _MAX_STARTS else np.zeros(count, np.int64)
 
 
 def _numbered(starts: np.ndarray, count: int) -> np.ndarray:

@@ -9,8 +9,10 @@ import numpy as np
 
 # Unit of slopes (Q16), of heights and offsets (1/256 of a cell) and of angles (2**32 a turn).
 _SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
-# Points from which the step of azimuth is found, in windows, and those from which cones are.
-_WINDOW, _WINDOWS = 256, 48
+# Points in each run of consecutive ones, and how many runs, from which the step of azimuth is found
+# and the offsets are; single points from which cones are.
+_STEP_WINDOWS = 256, 48
+_OFFSET_WINDOWS = 512, 192
 _CONE_POINTS = 8192
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
@@ -46,23 +48,25 @@ class Spin:
     beams: np.ndarray
 
 
-def fit(points: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
+def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
     """Return the beams of a scan, or None if azimuth has no step.
 
     Parameters
     ----------
     points : ndarray, shape (3, N), float64
-        In cells, in the coding order.
-    line : ndarray, shape (N,), integer
-        Line of each point, ascending from 0.
+        In cells.
+    order : ndarray, shape (M,), integer
+        Points in the coding order.
+    line : ndarray, shape (M,), integer
+        Line of each of these, ascending from 0.
     cell : float
         Metres.
     """
-    step, usual = _step(points, line)
+    step, usual = _step(points, order, line)
     if not usual:
         return None
-    slopes, heights = _cones(points, line)
-    offsets = _offsets(points, line, step, cell)
+    slopes, heights = _cones(points, order, line)
+    offsets = _offsets(points, order, line, step, cell)
     beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
     return Spin(round(step / (2 * np.pi) * _TURN), usual, beams)
 
@@ -99,12 +103,18 @@ def line_starts(points: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([[0], starts]))
 
 
-def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
+def _windows(count: int, window: int, windows: int) -> np.ndarray:
+    """Return so many runs of consecutive indices below ``count``, spread evenly, by rows."""
+    if count <= window * windows:
+        return np.arange(count)[None]
+    starts = np.linspace(0, count - window, windows).astype(np.int64)
+    return starts[:, None] + np.arange(window)
+
+
+def _step(points: np.ndarray, order: np.ndarray, line: np.ndarray) -> tuple[float, int]:
     """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
-    count = points.shape[1]
-    starts = np.linspace(0, max(count - _WINDOW, 0), _WINDOWS).astype(np.int64)
-    at = starts[:, None] + np.arange(min(_WINDOW, count))
-    azimuth = np.arctan2(points[1, at], points[0, at])
+    at = _windows(len(order), *_STEP_WINDOWS)
+    azimuth = np.arctan2(points[1, order[at]], points[0, order[at]])
     turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
     line = line[at]
     turns = turns[(line[:, 1:] == line[:, :-1]) & (np.abs(turns) > 1e-5)]
@@ -131,11 +141,13 @@ def _step(points: np.ndarray, line: np.ndarray) -> tuple[float, int]:
     return float(step * np.sign(middle)), divisor
 
 
-def _cones(points: np.ndarray, line: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cones(
+    points: np.ndarray, order: np.ndarray, line: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return slope and height of each line: z = slope * hypot(x, y) + height, outliers apart."""
     lines = int(line[-1]) + 1
-    every = max(1, points.shape[1] // _CONE_POINTS)
-    x, y, z = points[:, ::every]
+    every = max(1, len(order) // _CONE_POINTS)
+    x, y, z = points[:, order[::every]]
     line = line[::every]
     r = np.hypot(x, y)
     weight = np.ones(len(r))
@@ -160,22 +172,27 @@ def _cones(points: np.ndarray, line: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return slope, height
 
 
-def _offsets(points: np.ndarray, line: np.ndarray, step: float, cell: float) -> np.ndarray:
+def _offsets(
+    points: np.ndarray, order: np.ndarray, line: np.ndarray, step: float, cell: float
+) -> np.ndarray:
     """Return the distance in cells at which each line's beam passes the axis.
 
     Where r jumps, the azimuth moves by the difference of offset / r beside a multiple of the step.
     """
     lines = int(line[-1]) + 1
-    x, y, _ = points
+    at = _windows(len(order), *_OFFSET_WINDOWS)
+    x, y = points[0, order[at]], points[1, order[at]]
     r = np.maximum(np.hypot(x, y), 1e-9)
     change = np.diff(1 / r)
-    at = np.flatnonzero(np.abs(change) > _LEAST_CHANGE * cell)
-    at = at[(line[at + 1] == line[at]) & (np.minimum(r[at + 1], r[at]) > _LEAST_RANGE / cell)]
-    at = at[:: 1 + len(at) // _OFFSET_POINTS]
-    turns = np.arctan2(y[at + 1], x[at + 1]) - np.arctan2(y[at], x[at])
+    row, i = np.nonzero(np.abs(change) > _LEAST_CHANGE * cell)
+    is_clear = line[at[row, i + 1]] == line[at[row, i]]
+    is_clear &= np.minimum(r[row, i + 1], r[row, i]) > _LEAST_RANGE / cell
+    row, i = (each[is_clear][:: 1 + len(row) // _OFFSET_POINTS] for each in (row, i))
+    change, line = change[row, i] / step, line[at[row, i]]
+    turns = np.arctan2(y[row, i + 1], x[row, i + 1]) - np.arctan2(y[row, i], x[row, i])
     turns = ((turns + np.pi) % (2 * np.pi) - np.pi) / step
     near = np.abs(turns) < 5
-    turns, change, line = turns[near], change[at[near]] / step, line[at[near]]
+    turns, change, line = turns[near], change[near], line[near]
     known = np.bincount(line, minlength=lines) > _LEAST_EVIDENCE
 
     def best(offsets):

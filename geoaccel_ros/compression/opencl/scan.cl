@@ -241,8 +241,8 @@ void update_range(range_t *range, long r)
 
 // cells: x, y, z in three planes of `count`; fine: x and y in 1/256 of a cell, for the encoder's choice alone.
 // lines: slope (2^16 is 1), height and offset of each.
-void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *fine, uint count, uint i, uint line,
-               global const int *lines, global const int *parameters, global const int *sines)
+void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *fine, uint count, uint point,
+               uint line, global const int *lines, global const int *parameters, global const int *sines)
 {
     const long step = parameters[STEP] + (s->deviation >> 8);
     const long slope = lines[3 * line], height = lines[3 * line + 1];
@@ -259,7 +259,7 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
 #ifndef DECODE
     {
         // The beam passes the axis at a distance of `offset`.
-        const long x = fine[i], y = fine[count + i];
+        const long x = fine[point], y = fine[count + point];
         d = direction_of(s->azimuth, sines);
         const long across = ((d.c * y - d.s * x) >> 30) - offset, along = (d.c * x + d.s * y) >> 30;
         long ahead;
@@ -289,7 +289,7 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
     long along_of_r = on_x ? d.c : d.s, across_of_r = on_x ? d.s : d.c;
     long along_offset = ((on_x ? -d.s : d.c) * offset) >> 30, across_offset = ((on_x ? d.c : -d.s) * offset) >> 30;
     global int *along_cells = cells + (on_x ? 0 : count), *across_cells = cells + (on_x ? count : 0);
-    long along = along_cells[i], across = across_cells[i];
+    long along = along_cells[point], across = across_cells[point];
     if (backwards) {
         along_of_r = -along_of_r;
         across_of_r = -across_of_r;
@@ -342,7 +342,7 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
     const long cone = ((slope * r) >> 16) + height;
     const long above = s->quick_error < s->slow_error ? s->quick : s->slow;
     const uint heights = scale_of((ulong)s->height_scale >> 4, HEIGHTS);
-    long z = code_cell(coder, HEIGHT_AT + heights * SCALE, true, cone + above, cells[2 * (ulong)count + i]);
+    long z = code_cell(coder, HEIGHT_AT + heights * SCALE, true, cone + above, cells[2 * (ulong)count + point]);
     z = clamp(z, -(long)SPIN_LIMIT, (long)SPIN_LIMIT);
     const long error = z * 256 - cone;
     follow(&s->height_scale, min(magnitude_of(error - above), 2048L), 3);
@@ -353,9 +353,9 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
     follow(&s->quick, error, 2);
     follow(&s->slow, error, 4);
 #ifdef DECODE
-    cells[i] = (int)x;
-    cells[count + i] = (int)y;
-    cells[2 * (ulong)count + i] = (int)z;
+    cells[point] = (int)x;
+    cells[count + point] = (int)y;
+    cells[2 * (ulong)count + point] = (int)z;
 #endif
 }
 
@@ -364,12 +364,12 @@ typedef struct {
     long last, step, scale, still_error, moving_error;
 } axis_t;
 
-void code_linear(coder_t *coder, axis_t *axes, global int *cells, uint count, uint i)
+void code_linear(coder_t *coder, axis_t *axes, global int *cells, uint count, uint point)
 {
     uint before = 0;
     for (uint a = 0; a < 3; ++a) {
         axis_t *axis = axes + a;
-        global int *cell = cells + (ulong)a * count + i;
+        global int *cell = cells + (ulong)a * count + point;
         const long still = axis->last * 16, moving = still + axis->step;
         const long expected = axis->still_error <= axis->moving_error ? still : moving;
         const uint scale = scale_of((ulong)axis->scale >> 2, LINEAR_FINE + LINEAR_COARSE);
@@ -394,14 +394,14 @@ void code_linear(coder_t *coder, axis_t *axes, global int *cells, uint count, ui
 }
 
 // Whether the point is at the origin, if the cloud has such points.
-bool code_origin(coder_t *coder, uint *history, global int *cells, uint count, uint i)
+bool code_origin(coder_t *coder, uint *history, global int *cells, uint count, uint point)
 {
-    const bool wanted = cells[i] == 0 && cells[count + i] == 0 && cells[2 * (ulong)count + i] == 0;
+    const bool wanted = cells[point] == 0 && cells[count + point] == 0 && cells[2 * (ulong)count + point] == 0;
     const bool at_origin = code_bit(coder, ORIGIN_AT + *history, wanted);
     *history = (*history << 1 | at_origin) & 3;
 #ifdef DECODE
     if (at_origin)
-        cells[i] = cells[count + i] = cells[2 * (ulong)count + i] = 0;
+        cells[point] = cells[count + point] = cells[2 * (ulong)count + point] = 0;
 #endif
     return at_origin;
 }
@@ -418,8 +418,8 @@ bool code_origin(coder_t *coder, uint *history, global int *cells, uint count, u
 #endif
 
 // Chunks first, first + every and so on, a work-item each; the models of `rows` parameters, one after the other.
-kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
-                       uint has_origins, global const int *fine, global const ushort *line_of,
+kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, global int *cells,
+                       global const uint *order, uint count, uint has_origins, global const int *fine, global const ushort *line_of,
                        global const int *lines, global const int *parameters, global const int *sines)
 {
     const uint item = get_global_id(0);
@@ -432,18 +432,20 @@ kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, gl
     spin_t state;
     open_spin(&state);
     uint history = 0;
-    for (uint i = begin; i < end; ++i)
-        if (has_origins && code_origin(&coder, &history, cells, count, i))
+    for (uint i = begin; i < end; ++i) {
+        const uint point = order[i];
+        if (has_origins && code_origin(&coder, &history, cells, count, point))
             // A beam without a return.
             state.azimuth += (uint)parameters[USUAL] * (uint)(parameters[STEP] + (state.deviation >> 8));
         else
-            code_spin(&coder, &state, cells, fine, count, i, line_of[i], lines, parameters, sines);
+            code_spin(&coder, &state, cells, fine, count, point, line_of[i], lines, parameters, sines);
+    }
     CLOSE_CODER(coder, CODER_OF(item, chunk));
     TELL_COUNT(coder, item);
 }
 
-kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, global int *cells, uint count,
-                         uint has_origins)
+kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, global int *cells,
+                         global const uint *order, uint count, uint has_origins)
 {
     const uint item = get_global_id(0);
     if (item >= rows * chunks)
@@ -458,8 +460,8 @@ kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, 
     }
     uint history = 0;
     for (uint i = begin; i < end; ++i)
-        if (!has_origins || !code_origin(&coder, &history, cells, count, i))
-            code_linear(&coder, axes, cells, count, i);
+        if (!has_origins || !code_origin(&coder, &history, cells, count, order[i]))
+            code_linear(&coder, axes, cells, count, order[i]);
     CLOSE_CODER(coder, CODER_OF(item, chunk));
     TELL_COUNT(coder, item);
 }
