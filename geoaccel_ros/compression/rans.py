@@ -39,10 +39,12 @@ EVEN_INDEX = 128
 _MAX_NUMBER_BYTES = 5
 # A cost is in 2**-24 bits: 2**32 events of 15 bits fit an int64.
 _BIT = 1 << 24
-# What sending a context costs, measured: its index takes 6 bits, the gap 3.
-_SENT_COST = 9 * _BIT
-# Work-groups that count events, for each compute unit of the device.
+# What sending a context costs, measured: its index takes 6 bits, the gap 3 to 8.
+_SENT_COST = 12 * _BIT
+# A GPU's histograms, for each of its compute units, and the local memory of one: several
+# work-groups shall have room beside each other.
 _COUNTING_GROUPS = 2
+_MAX_HISTOGRAM_BYTES = 32 << 10
 
 
 def _probabilities() -> np.ndarray:
@@ -230,19 +232,16 @@ class EntropyCoder:
             rows = min(device.compute_units, -(-count // columns))
             histograms = device.buffer("rans_histograms", 4 * rows * columns)
             device.launch_groups(self._count_runs, rows, 1, events, count, bins, rows, histograms)
-        elif 4 * columns <= device.local_bytes:
+        else:
             group = device.group_size(self._count_in_groups)
+            window = min(columns, min(device.local_bytes, _MAX_HISTOGRAM_BYTES) // 4)
+            windows = -(-columns // window)
             rows = min(_COUNTING_GROUPS * device.compute_units, -(-count // (4 * group)))
             histograms = device.buffer("rans_histograms", 4 * rows * columns)
             device.launch_groups(
-                self._count_in_groups, rows, group,
-                events, count, bins, histograms, cl.LocalMemory(4 * columns),
+                self._count_in_groups, rows * windows, group,
+                events, count, bins, windows, window, histograms, cl.LocalMemory(4 * window),
             )  # fmt: skip
-        else:
-            group = device.group_size(self._count_runs)
-            rows = min(device.compute_units * group, -(-count // columns))
-            histograms = device.buffer("rans_histograms", 4 * rows * columns)
-            device.launch(self._count_runs, rows, events, count, bins, rows, histograms)
         sums = device.buffer("rans_sums", 4 * columns)
         device.launch(self._sum, columns, histograms, rows, columns, sums)
         counts = device.download(sums, columns, "u4")

@@ -8,6 +8,7 @@ import pyopencl as cl
 import pytest
 
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.group_sizes import GroupSizes
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder, flat_prior
 
@@ -152,6 +153,19 @@ def test_caps_do_not_change_the_bytes(device, values, group_size, local_kib):
     section = Values(capped).encode(*columns, 100)
     assert section == values.encode(*columns, 100)
     assert np.array_equal(Values(capped).decode(section, 3000, 100)[0], columns[0])
+
+
+def test_measurements_do_not_change_the_bytes(device, values, tmp_path):
+    rng = np.random.default_rng(9)
+    columns = rng.integers(-50, 50, 3000), np.arange(3000, dtype=np.uint64), np.zeros(3000, "u1")
+    measuring = Values(
+        dataclasses.replace(device, is_cpu=False, group_sizes=GroupSizes(tmp_path / "sizes.json"))
+    )
+    # Each time with the next sizes.
+    for _ in range(3):
+        section = measuring.encode(*columns, 100)
+        assert section == values.encode(*columns, 100)
+        assert np.array_equal(measuring.decode(section, 3000, 100)[0], columns[0])
 
 
 def test_nothing_is_allocated_once_buffers_have_grown(values, monkeypatch):

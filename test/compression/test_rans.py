@@ -226,10 +226,11 @@ def test_an_event_of_no_context_is_an_error(events):
         events.encode([np.array([0, 20, 19, 65534], np.uint16)], flat_prior(10))
 
 
-def test_counts_are_those_of_numpy(events):
-    (coded,) = random_events(8, 50_000, 600)
-    counted = events.coder.count(events.device.upload("events", coded), len(coded), 600)
-    assert counted.ravel().tolist() == np.bincount(coded, minlength=1200).tolist()
+@pytest.mark.parametrize("contexts", [1, 600, 20_000])
+def test_counts_are_those_of_numpy(events, contexts):
+    (coded,) = random_events(8, 50_000, contexts)
+    counted = events.coder.count(events.device.upload("events", coded), len(coded), contexts)
+    assert counted.ravel().tolist() == np.bincount(coded, minlength=2 * contexts).tolist()
 
 
 @pytest.mark.parametrize("contexts", [20, 500])

@@ -22,19 +22,25 @@ kernel void count_runs(global const ushort *events, uint count, uint bins, uint 
         ++histogram[bin_of(events[i], bins)];
 }
 
-// One for each work-group, made in local memory.
-kernel void count_in_groups(global const ushort *events, uint count, uint bins, global uint *histograms,
-                            local uint *histogram)
+// One for each `windows` work-groups, which share its events and make a window of its bins each, in local memory.
+kernel void count_in_groups(global const ushort *events, uint count, uint bins, uint windows, uint window,
+                            global uint *histograms, local uint *histogram)
 {
     const uint lane = get_local_id(0), lanes = get_local_size(0);
-    for (uint bin = lane; bin < bins + 2; bin += lanes)
+    const uint row = get_group_id(0) / windows, rows = get_num_groups(0) / windows;
+    const uint first = get_group_id(0) % windows * window, size = min(window, bins + 2 - first);
+    for (uint bin = lane; bin < size; bin += lanes)
         histogram[bin] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = get_global_id(0); i < count; i += get_global_size(0))
-        atomic_inc(&histogram[bin_of(events[i], bins)]);
+    for (uint i = row * lanes + lane; i < count; i += rows * lanes) {
+        // Below the window's first it wraps around.
+        const uint bin = bin_of(events[i], bins) - first;
+        if (bin < size)
+            atomic_inc(&histogram[bin]);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint bin = lane; bin < bins + 2; bin += lanes)
-        histograms[(ulong)get_group_id(0) * (bins + 2) + bin] = histogram[bin];
+    for (uint bin = lane; bin < size; bin += lanes)
+        histograms[(ulong)row * (bins + 2) + first + bin] = histogram[bin];
 }
 
 kernel void sum_histograms(global const uint *histograms, uint rows, uint columns, global uint *sums)
