@@ -1,195 +1,226 @@
-"""The bytes of version 1: pinned, and read by a second decoder that knows docs/bitstream.md."""
+"""compression/bitstream.py: the container of version 2, read by a second reader that knows it."""
 
+import dataclasses
 import struct
-import zlib
 
 import numpy as np
 import pytest
-import zstandard
 
+from geoaccel_ros.compression import bitstream
+from geoaccel_ros.compression.bitstream import (
+    MODE_LOSSLESS,
+    MODE_OCTREE,
+    MODE_SCAN,
+    Header,
+)
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
+from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.pointcloud.layout import PointField
 
-# Never change: streams of version 1 must stay decodable.
-VERSION_1 = bytes.fromhex(
-    "4741504301010600190000000100000012000000010000000f00000006000000000000000000d03ff8ffffff"
-    "fffffffffcffffffffffffff00093d000000000001780700000000010000000179070400000001000000017a"
-    "08080000000100000009696e74656e736974790710000000010000000474696d65841400000001000000066e"
-    "6f726d616c0116000000020000002e000000000000001f000000000000003c00000000000000130000000000"
-    "00001c000000000000001f0000000000000023000000000000002c0000000000000023000000000000002c00"
-    "00000000000018000000000000001a0000000000000028b52ffd202eb50000700303032b3030104004080301"
-    "02010200200c01780128b52ffd203c550000200000020001003d011128b52ffd201cb5000080010100000080"
-    "3e0000003f0001010001010038b00428b52ffd202319010000b8a000e8d07058402810f8e0c8b09880680b0f"
-    "000307171b1f23272a2e32363a3e4228b52ffd202319010000f4f5f6f7eeeff0f1f2f3fafbfcfdfeff000102"
-    "030405060708090a0b0c0d0e0f101128b52ffd20188d0000580000c07f00e0408813f8f9010007d002fe2fae"
-    "3d"
+DTYPE = np.dtype(
+    {
+        "names": ["x", "y", "z", "ring", "normal"],
+        "formats": ["<f4", "<f4", "<f8", ">u2", ("<i1", (2,))],
+        "offsets": [0, 4, 8, 16, 18],
+        "itemsize": 24,
+    }
+)
+HEADER = Header(
+    mode=MODE_SCAN,
+    height=3,
+    points=6,
+    source_points=6,
+    nonfinite=1,
+    cells=0,
+    grid=Grid(0.25, (-3, 4, 2**40), 0),
+    dtype=DTYPE,
+)
+SECTIONS = {"lines": b"\x01\x10\x00", "geometry": b"abcd", "field normal": bytes(2)}
+# Never change: the container is not to depend on how sections are coded.
+PACKED = bytes.fromhex(
+    "47415043 02 02 0500 18000000 03000000 06000000 06000000 01000000 00000000 00000000"
+    "000000000000d03f fdffffffffffffff 0400000000000000 0000000000010000"
+    "0178 07 00000000 01000000  0179 07 04000000 01000000  017a 08 08000000 01000000"
+    "0472696e67 84 10000000 01000000  066e6f726d616c 01 12000000 02000000"
+    "0300000000000000 85c0e0fa  0400000000000000 310ac892  0000000000000000 00000000"
+    "0200000000000000 d27761f1  0000000000000000 00000000  d79800c2"
+    "011000 61626364 0000"
 )
 
 
-def version_1_cloud():
-    dtype = np.dtype(
-        {
-            "names": ["x", "y", "z", "intensity", "time", "normal"],
-            "formats": ["<f4", "<f4", "<f8", "<f4", ">u2", ("<i1", (2,))],
-            "offsets": [0, 4, 8, 16, 20, 22],
-            "itemsize": 25,
-        }
-    )
-    points = np.zeros(18, dtype)
-    points["x"] = [-2, 0.5, 1, 1, 1, *range(12), np.nan]
-    points["y"] = [0, 0, 2, 2, 2, *[-1] * 12, 0]
-    points["z"] = [1000001, *[1000000] * 4, *[1000002] * 12, 0]
-    points["intensity"] = [0.25, 0.5, 0.5, 0.25, *[0.5] * 13, 7]
-    points["time"] = np.array([3, 4, 0, 1, 2, *range(6, 18), 5]) * 1000
-    normal = np.arange(36).reshape(18, 2) - 18
-    points["normal"] = normal[[3, 4, 0, 1, 2, *range(6, 18), 5]]
+def scanned(count=600):
+    points = np.zeros(count, [*((axis, "<f4") for axis in "xyz"), ("ring", "<u2"), ("t", ">f8")])
+    turn = np.linspace(0, 6, count)
+    points["x"], points["y"], points["z"] = 8 * np.cos(turn), 8 * np.sin(turn), np.sin(5 * turn)
+    points["ring"] = np.arange(count) % 8
+    points["t"] = 100 + turn
+    points[40:60] = points[20:40]
+    points["y"][::50] = np.nan
     return points
 
 
-def same_bytes(a, b):
-    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def test_version_1_stays_decodable(codec):
-    decoded, height = codec.decode(VERSION_1)
-    assert same_bytes(decoded, version_1_cloud())
-    assert height == 1
-
-
-def test_what_is_written_now_decodes_to_the_same():
-    # zstd's bytes may change from release to release, the content may not.
-    points, codec = version_1_cloud(), Codec(CodecConfig(step=0.25))
-    decoded, _ = codec.decode(codec.encode(points))
-    assert same_bytes(decoded, points)
-
-
-def test_inspect_tells_the_header():
-    info = inspect(VERSION_1)
-    assert (info.version, info.mode, info.order_kept) == (1, "octree", False)
-    assert (info.points, info.nonfinite, info.cells, info.height) == (18, 1, 15, 1)
-    assert (info.step, info.origin, info.depth) == (0.25, (-2.0, -1.0, 1000000.0), 6)
-    assert info.point_step == 25
-    assert info.fields[4:] == (PointField("time", 20, 4, 1), PointField("normal", 22, 1, 2))
-    assert info.bytes_by_section == {
-        "header": 242,
-        "occupancy": 31,
-        "multiplicity": 19,
-        "field intensity": 31,
-        "field time": 44,
-        "field normal": 44,
-        "nonfinite": 26,
-        "checksum": 4,
+@pytest.fixture(scope="module")
+def streams():
+    """Return a stream of the same cloud in each mode."""
+    configs = {
+        "octree": CodecConfig(mode="octree"),
+        "scan": CodecConfig(mode="scan"),
+        "lossless": CodecConfig(lossless=("x", "y", "z")),
     }
-    assert sum(info.bytes_by_section.values()) == len(VERSION_1)
+    return {mode: Codec(config).encode(scanned(), 4) for mode, config in configs.items()}
 
 
-def decode_by_the_book(data):
-    """Decode as docs/bitstream.md describes, sharing nothing with the package."""
-    assert zlib.crc32(data[:-4]) == struct.unpack("<I", data[-4:])[0]
+def crc32c(data):
+    """Return the checksum bit by bit: the reflected polynomial 0x82F63B78."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def read_by_the_book(data):
+    """Return the header's numbers, the fields and the sections; shares nothing with the package."""
     magic, version, mode, field_count = struct.unpack_from("<4sBBH", data)
-    assert (magic, version, mode) == (b"GAPC", 1, 1)
-    point_step, _, count, nonfinite, cell_count, depth = struct.unpack_from("<6I", data, 8)
-    step, *origin = struct.unpack_from("<d3q", data, 32)
-    at, fields = 64, []
+    assert (magic, version) == (b"GAPC", 2)
+    names = ("point_step", "height", "points", "source_points", "nonfinite", "cells", "depth")
+    numbers = dict(zip(names, struct.unpack_from("<7I", data, 8), strict=True))
+    step, *origin = struct.unpack_from("<d3q", data, 36)
+    at, fields = 68, []
     for _ in range(field_count):
         length = data[at]
         name = data[at + 1 : at + 1 + length].decode()
         fields.append((name, *struct.unpack_from("<BII", data, at + 1 + length)))
         at += 1 + length + 9
-    # Occupancy, multiplicity, each field but x y z, points that are not finite.
-    sizes = [struct.unpack_from("<QQ", data, at + 16 * i) for i in range(field_count)]
-    at += 16 * field_count
-    contents = []
-    for size, stored in sizes:
-        frame = data[at : at + stored]
-        contents.append(zstandard.ZstdDecompressor().decompress(frame) if stored else b"")
-        assert len(contents[-1]) == size
-        at += stored
-    occupancy, multiplicity, *attributes, rest = contents
-
-    codes, position = [0] if cell_count else [], 0
-    for _ in range(depth):
-        children = []
-        for code in codes:
-            children += [8 * code + d for d in range(8) if occupancy[position] >> d & 1]
-            position += 1
-        codes = children
-    repeats = [1] * cell_count
-    for i in range(cell_count if multiplicity else 0):
-        repeats[i] += sum(multiplicity[i + cell_count * byte] << 8 * byte for byte in range(4))
-    codes = [code for code, n in zip(codes, repeats, strict=True) for _ in range(n)]
-
-    kinds = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
-    finite = count - nonfinite
-    points = [bytearray(point_step) for _ in range(count)]
-
-    def put(index, field, item, little_endian):
-        _, code, offset, _ = field
-        raw = little_endian[::-1] if code & 0x80 else little_endian
-        start = offset + item * len(raw)
-        points[index][start : start + len(raw)] = raw
-
-    attributes, cursor = iter(attributes), 0
-    for field in fields:
-        name, code, _, items = field
-        kind = kinds[code & 0x7F]
-        width = int(kind[1])
-        if name in ("x", "y", "z"):
-            axis = "xyz".index(name)
-            for i, morton in enumerate(codes):
-                cell = sum((morton >> 3 * bit + axis & 1) << bit for bit in range(21))
-                centre = (origin[axis] + cell) * step
-                put(i, field, 0, struct.pack("<" + kind[0].replace("f", "fd"[width == 8]), centre))
-        elif finite:
-            content = next(attributes)
-            if content[0] == 0:
-                values = planes(content[1:], finite * items, width)
-            else:
-                palette_size = 1 + content[1] + 256 * content[2]
-                palette = content[3 : 3 + width * palette_size]
-                index_width = 1 if palette_size <= 256 else 2
-                indices = planes(content[3 + len(palette) :], finite * items, index_width)
-                starts = [width * int.from_bytes(index, "little") for index in indices]
-                values = [palette[start : start + width] for start in starts]
-            for i, value in enumerate(values):
-                put(i // items, field, i % items, value)
-        else:
-            next(attributes)
-        for i in range(nonfinite * items):
-            put(finite + i // items, field, i % items, rest[cursor : cursor + width])
-            cursor += width
-    return b"".join(points)
+    names = [name for name, *_ in fields]
+    rest = [f"field {name}" for name in names if name not in ("x", "y", "z")]
+    sections = {
+        1: ["beams", "occupancy", "multiplicity", *rest, "nonfinite"],
+        2: ["lines", "geometry", *rest, "nonfinite"],
+        3: ["lines", *(f"field {name}" for name in names)],
+    }[mode]
+    table = [struct.unpack_from("<QI", data, at + 12 * i) for i in range(len(sections))]
+    at += 12 * len(sections)
+    assert struct.unpack_from("<I", data, at) == (crc32c(data[:at]),)
+    at += 4
+    contents = {"header": at}
+    for name, (length, checksum) in zip(sections, table, strict=True):
+        assert crc32c(data[at : at + length]) == checksum
+        contents[name] = length
+        at += length
+    assert at == len(data)
+    return numbers | {"mode": mode, "step": step, "origin": tuple(origin)}, fields, contents
 
 
-def planes(content, count, width):
-    return [bytes(content[i + count * byte] for byte in range(width)) for i in range(count)]
+def test_the_container_is_pinned():
+    assert bitstream.pack(HEADER, SECTIONS).hex(" ") == PACKED.hex(" ")
 
 
-def test_a_second_decoder_agrees_on_the_pinned_stream(codec):
-    assert decode_by_the_book(VERSION_1) == version_1_cloud().tobytes()
+def test_what_was_packed_is_unpacked():
+    stream = bitstream.unpack(memoryview(bitstream.pack(HEADER, SECTIONS)))
+    assert stream.header == HEADER
+    filled = {name: bytes(section) for name, section in stream.sections.items() if section}
+    assert filled == SECTIONS
+    assert list(stream.sections) == [
+        "lines", "geometry", "field ring", "field normal", "nonfinite",
+    ]  # fmt: skip
+    assert stream.header_size == len(PACKED) - sum(map(len, SECTIONS.values()))
 
 
-@pytest.mark.parametrize("count", [0, 1, 700])
-def test_a_second_decoder_agrees_on_a_stream_written_now(codec, count):
-    rng = np.random.default_rng(count)
-    points = np.zeros(count, [("ring", ">u2"), *((axis, ">f4") for axis in "xyz"), ("t", ">f8")])
-    for axis in "xyz":
-        points[axis] = rng.normal(0, 3, count)
-    points["ring"] = rng.integers(0, 32, count)
-    # 300 distinct values of 8 bytes among 700 are no palette, 100 are one.
-    points["t"] = rng.integers(0, 300, count)
-    points["x"][::7] = np.inf
-    stream = codec.encode(points)
-    assert decode_by_the_book(stream) == codec.decode(stream)[0].tobytes()
-    points["t"] %= 100
-    stream = codec.encode(points)
-    assert decode_by_the_book(stream) == codec.decode(stream)[0].tobytes()
+@pytest.mark.parametrize("mode", ["octree", "scan", "lossless"])
+def test_a_second_reader_agrees_with_inspect(streams, mode):
+    numbers, fields, by_section = read_by_the_book(streams[mode])
+    info = inspect(streams[mode])
+    assert info.version == 2
+    assert info.mode == mode
+    assert numbers["mode"] == {"octree": 1, "scan": 2, "lossless": 3}[mode]
+    for name in ("points", "source_points", "nonfinite", "cells", "height", "depth", "point_step"):
+        assert numbers[name] == getattr(info, name)
+    assert numbers["step"] == info.step
+    assert tuple(cell * info.step for cell in numbers["origin"]) == info.origin
+    assert [field.name for field in info.fields] == [name for name, *_ in fields]
+    assert by_section == info.bytes_by_section
 
 
-def test_other_versions_and_other_files_are_told_apart(codec):
-    newer = VERSION_1[:4] + bytes([2]) + VERSION_1[5:]
-    with pytest.raises(CodecError, match="stream of version 2.*update the decoder"):
+def test_inspect_tells_the_cloud(streams):
+    octree, scan, lossless = (inspect(streams[mode]) for mode in ("octree", "scan", "lossless"))
+    assert (octree.points, octree.source_points, octree.nonfinite) == (600, 600, 12)
+    assert octree.cells == 569 and octree.depth == 11
+    assert (octree.order_kept, scan.order_kept, lossless.order_kept) == (False, True, True)
+    assert (octree.height, scan.height, lossless.height) == (1, 4, 4)
+    assert (octree.step, scan.step, lossless.step) == (0.01, 0.01, 0.0)
+    assert (scan.nonfinite, lossless.nonfinite) == (12, 0)
+    assert (scan.cells, scan.depth, lossless.cells, lossless.depth) == (0, 0, 0, 0)
+    assert octree.point_step == 22
+    assert octree.fields[3:] == (PointField("ring", 12, 4, 1), PointField("t", 14, 8, 1))
+    # x and y are at least -8 m, z at least -1 m.
+    assert octree.origin == pytest.approx((-8.0, -8.0, -1.0), abs=0.011)
+    assert scan.origin == (0.0, 0.0, 0.0)
+
+
+def test_bytes_by_section_are_the_whole_stream(streams):
+    for stream in streams.values():
+        assert sum(inspect(stream).bytes_by_section.values()) == len(stream)
+
+
+def test_a_damaged_section_is_named(codec, streams):
+    for mode, name in ("octree", "occupancy"), ("scan", "field t"), ("lossless", "field z"):
+        sizes = inspect(streams[mode]).bytes_by_section
+        before = list(sizes)[: list(sizes).index(name)]
+        damaged = bytearray(streams[mode])
+        damaged[sum(sizes[other] for other in before) + 1] ^= 4
+        with pytest.raises(CodecError, match=f"checksum of section '{name}' differs"):
+            codec.decode(damaged)
+        with pytest.raises(CodecError, match=f"checksum of section '{name}' differs"):
+            inspect(damaged)
+
+
+@pytest.mark.parametrize("mode", [MODE_OCTREE, MODE_SCAN, MODE_LOSSLESS])
+def test_every_number_of_the_header_survives(mode):
+    is_octree = mode == MODE_OCTREE
+    header = Header(
+        mode=mode,
+        height=1 if is_octree else 5,
+        points=2**31 - 3 if is_octree else 2**32 - 1,
+        source_points=2**32 - 1,
+        nonfinite=0 if mode == MODE_LOSSLESS else 7,
+        cells=2**31 - 11 if is_octree else 0,
+        grid=Grid(
+            0.0 if mode == MODE_LOSSLESS else 1e-6,
+            (0, -(2**52), 2**52) if mode != MODE_LOSSLESS else (0, 0, 0),
+            21 if is_octree else 0,
+        ),
+        dtype=DTYPE,
+    )
+    assert bitstream.unpack(memoryview(bitstream.pack(header, {}))).header == header
+
+
+def test_other_versions_and_other_files_are_told_apart(codec, streams):
+    newer = bytearray(streams["octree"])
+    newer[4] = 3
+    with pytest.raises(CodecError, match="stream of version 3, known are 1 to 2: update"):
         codec.decode(newer)
+    for mode in 0, 4, 255:
+        stream = bitstream.pack(HEADER, SECTIONS)
+        stream = stream[:5] + bytes([mode]) + stream[6:]
+        with pytest.raises(CodecError, match=f"unknown mode {mode}: update the decoder"):
+            codec.decode(stream)
     for other in b"", b"GA", b"\x89PNG\r\n\x1a\n" + bytes(100):
         with pytest.raises(CodecError, match="not a geoaccel point-cloud stream"):
             codec.decode(other)
+    with pytest.raises(CodecError, match="truncated stream: it ends before its version"):
+        codec.decode(b"GAPC")
+
+
+def test_a_name_that_is_no_text_is_refused():
+    stream = bytearray(bitstream.pack(HEADER, SECTIONS))
+    stream[stream.index(b"ring")] = 0xFF
+    with pytest.raises(CodecError, match="damaged stream: .*utf-8"):
+        bitstream.unpack(memoryview(stream))
+
+
+def test_missing_sections_are_empty():
+    bare = dataclasses.replace(HEADER, nonfinite=0)
+    stream = bitstream.unpack(memoryview(bitstream.pack(bare, {})))
+    assert {len(section) for section in stream.sections.values()} == {0}
