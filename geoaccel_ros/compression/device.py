@@ -54,6 +54,8 @@ class Device:
     _buffers: dict[str, cl.Buffer] = field(default_factory=dict)
     # Of each kernel: the largest group, and its name with the program's options.
     _kernels: dict[cl.Kernel, tuple[int, str]] = field(default_factory=dict)
+    # Where launches are measured.
+    _timed_queue: cl.CommandQueue | None = None
 
     @classmethod
     def open(
@@ -215,11 +217,13 @@ class Device:
         if not measured:
             self.launch_groups(kernel, -(-items // group), group, *arguments)
             return
-        timed = cl.CommandQueue(
-            self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
-        )
+        if self._timed_queue is None:
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._timed_queue = cl.CommandQueue(self.context, properties=profiling)
         self.queue.finish()
-        event = kernel(timed, (-(-items // group) * group,), (group,), *_typed(arguments))
+        event = kernel(
+            self._timed_queue, (-(-items // group) * group,), (group,), *_typed(arguments)
+        )
         event.wait()
         seconds = 1e-9 * (event.profile.end - event.profile.start)
         self.group_sizes.record(task, group, seconds, candidates)
