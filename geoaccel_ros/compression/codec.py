@@ -371,8 +371,8 @@ class Codec:
         self._check_cloud(points, 1)
         cloud = Cloud.of(points, 1)
         cells = self._octree.cells(cloud, header.grid)
-        is_merged = len(points) > header.points
-        return cloud.indices(cells.order[cells.first] if is_merged else cells.order)
+        order = cells.order()
+        return cloud.indices(order[cells.first()] if len(points) > header.points else order)
 
     def _encode(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
         """Return a cloud as the stream of the mode that is asked for, or of fewer bytes."""

@@ -110,7 +110,8 @@ class Grid:
 
     def centres(self, cells: np.ndarray, axis: int) -> np.ndarray:
         """Return the centres in metres, float64 (M,), of cells (M,) relative to the origin."""
-        return (cells.astype(np.int64) + self.origin[axis]) * self.step
+        first = self.origin[axis]
+        return (cells.astype(np.int64) + first if first else cells) * np.float64(self.step)
 
 
 def check_grid(grid: Grid, cells: int, types: list[np.dtype]) -> None:

@@ -15,9 +15,9 @@ class Morton:
         program = device.program("morton.cl", ("-DUSE_FP64",) if device.has_fp64 else ())
         self._interleave = program.interleave
         self._deinterleave = program.deinterleave
-        self._of_float = (
-            {4: program.codes_of_float32, 8: program.codes_of_float64} if device.has_fp64 else {}
-        )
+        if device.has_fp64:
+            self._of_float = {4: program.codes_of_float32, 8: program.codes_of_float64}
+            self._centres = {4: program.centres_as_float32, 8: program.centres_as_float64}
 
     def encode(self, xyz: np.ndarray, grid: Grid) -> cl.Buffer:
         """Return the codes, uint64 (N,), of the cells that hold finite points.
@@ -52,3 +52,26 @@ class Morton:
         cells = device.buffer("coordinates", 12 * count)
         device.launch(self._deinterleave, count, codes, count, cells)
         return device.download(cells, 3 * count, "u4").reshape(3, count)
+
+    def centres(self, codes: cl.Buffer, count: int, grid: Grid, itemsize: int) -> np.ndarray:
+        """Return the centres of cells in metres, (count, 3), as floats of 4 or 8 bytes.
+
+        Parameters
+        ----------
+        codes : Buffer
+            uint64 (count,).
+        count : int
+        grid : Grid
+        itemsize : int
+        """
+        device = self._device
+        if not device.has_fp64 or count == 0:
+            cells = self.decode(codes, count)
+            columns = [grid.centres(row, axis) for axis, row in enumerate(cells)]
+            return np.stack(columns, axis=1).astype(f"f{itemsize}")
+        origin = [np.int64(cell) for cell in grid.origin]
+        centres = device.buffer("centres", 3 * itemsize * count)
+        device.launch(
+            self._centres[itemsize], count, codes, count, np.float64(grid.step), *origin, centres
+        )
+        return device.download(centres, 3 * count, f"f{itemsize}").reshape(count, 3)

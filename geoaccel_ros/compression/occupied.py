@@ -12,30 +12,37 @@ from geoaccel_ros.compression.sorting import RadixSort
 
 @dataclass(frozen=True)
 class OccupiedCells:
-    """What sorting the points of a cloud by their cells gives.
+    """What sorting the points of a cloud by their cells gives; on the device, until the next cloud.
 
     Attributes
     ----------
     leaves : Buffer
-        uint64 (count,): Morton codes of the occupied cells, ascending; on the device, until the
-        next cloud is sorted.
+        uint64 (count,): Morton codes of the occupied cells, ascending.
     count : int
-    order : ndarray, shape (N,), uint32
-        The points by cell; those of a cell in the order that they had.
-    first : ndarray, shape (count,), uint32
-        Place in ``order`` of each cell's first point.
+    points : int
+        N.
     """
 
     leaves: cl.Buffer
     count: int
-    order: np.ndarray
-    first: np.ndarray
+    points: int
+    _device: Device
+    _order: cl.Buffer
+    _first: cl.Buffer
+
+    def order(self) -> np.ndarray:
+        """Return the points by cell, uint32 (N,); those of a cell in the order that they had."""
+        return self._device.download(self._order, self.points, "u4")
+
+    def first(self) -> np.ndarray:
+        """Return the place in the order of each cell's first point, uint32 (count,)."""
+        return self._device.download(self._first, self.count, "u4")
 
     def multiplicity(self) -> np.ndarray | None:
         """Return the points of each cell, uint32 (count,); None where each has one."""
-        if self.count == len(self.order):
+        if self.count == self.points:
             return None
-        return np.diff(self.first, append=np.uint32(len(self.order)))
+        return np.diff(self.first(), append=np.uint32(self.points))
 
 
 class CellSort:
@@ -60,8 +67,7 @@ class CellSort:
         """
         device = self._device
         if count == 0:
-            empty = np.empty(0, np.uint32)
-            return OccupiedCells(device.buffer("leaves", 0), 0, empty, empty)
+            return OccupiedCells(codes, 0, 0, device, codes, codes)
         keys, order = self._sort.sort(codes, count, 3 * depth)
         places = device.buffer("places", 4 * (count + 1))
         device.launch(self._mark, count, keys, count, places)
@@ -70,6 +76,4 @@ class CellSort:
         leaves = device.buffer("leaves", 8 * cells)
         first = device.buffer("first_points", 4 * cells)
         device.launch(self._gather, count, keys, count, places, leaves, first)
-        return OccupiedCells(
-            leaves, cells, device.download(order, count, "u4"), device.download(first, cells, "u4")
-        )
+        return OccupiedCells(leaves, cells, count, device, order, first)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
+import pyopencl as cl
 
 from geoaccel_ros.compression import nonfinite
 from geoaccel_ros.compression.beams import Beams, fit_beams
@@ -18,6 +19,8 @@ from geoaccel_ros.compression.occupied import CellSort, OccupiedCells
 from geoaccel_ros.compression.octree import Octree
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
+
+_XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
 Stage = Callable[[str], AbstractContextManager[None]]
 
@@ -63,15 +66,13 @@ class OctreeMode:
             Of points in one cell only the first is kept.
         """
         cells = self.cells(cloud, grid)
-        order, multiplicity = cells.order, cells.multiplicity()
-        if is_merged:
-            order, multiplicity = order[cells.first], None
+        multiplicity = None if is_merged else cells.multiplicity()
         points, finite = cloud.points, cloud.finite
         rest = points[:0] if finite is None else points[~finite]
         header = Header(
             mode=MODE_OCTREE,
             height=1,
-            points=len(order) + len(rest),
+            points=(cells.count if is_merged else cells.points) + len(rest),
             source_points=len(points),
             nonfinite=len(rest),
             cells=cells.count,
@@ -87,6 +88,8 @@ class OctreeMode:
         sections["beams"] = beams.to_bytes() if beams else b""
         with self._stage("fields"):
             if header.attributes:
+                order = cells.order()
+                order = order[cells.first()] if is_merged else order
                 indices = self._morton.decode(cells.leaves, cells.count)
                 places = _places(grid, indices, multiplicity)
                 for name in header.attributes:
@@ -108,13 +111,10 @@ class OctreeMode:
         with self._stage("octree"):
             codes, count, multiplicity = self._leaves(stream)
         with self._stage("cells"):
-            indices = self._morton.decode(codes, count)
-            points = np.zeros(header.points, header.dtype)
-            for axis, name in enumerate("xyz"):
-                centres = header.grid.centres(indices[axis], axis)
-                points[name][: header.finite] = _repeated(centres, multiplicity)
+            points = self._points(header, codes, count, multiplicity)
         with self._stage("fields"):
             if header.attributes:
+                indices = self._morton.decode(codes, count)
                 places = _places(header.grid, indices, multiplicity)
                 for name in header.attributes:
                     self._fields.decode(
@@ -158,6 +158,25 @@ class OctreeMode:
         with self._stage("sort"):
             return self._sort.sort(codes, cloud.xyz.shape[1], grid.depth)
 
+    def _points(
+        self, header: Header, codes: cl.Buffer, count: int, multiplicity: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the points, of which the finite ones have their coordinates."""
+        itemsizes = {axis: header.dtype[axis].itemsize for axis in "xyz"}
+        points = None
+        for itemsize in set(itemsizes.values()):
+            centres = self._morton.centres(codes, count, header.grid, itemsize)
+            if multiplicity is not None:
+                centres = np.repeat(centres, multiplicity, axis=0)
+            if header.dtype == _XYZ and not header.nonfinite:
+                return centres.reshape(-1).view(header.dtype)
+            if points is None:
+                points = np.zeros(header.points, header.dtype)
+            for axis, name in enumerate("xyz"):
+                if itemsizes[name] == itemsize:
+                    points[name][: header.finite] = centres[:, axis]
+        return points
+
     def _leaves(self, stream: Stream, levels: int | None = None):
         header, sections = stream.header, stream.sections
         beams = Beams.from_bytes(sections["beams"]) if len(sections["beams"]) else None
@@ -184,7 +203,3 @@ def _places(grid: Grid, indices: np.ndarray, multiplicity: np.ndarray | None) ->
     if multiplicity is not None:
         cells = np.repeat(cells, multiplicity, axis=1)
     return Places(cells.shape[1], cells=cells)
-
-
-def _repeated(values: np.ndarray, multiplicity: np.ndarray | None) -> np.ndarray:
-    return values if multiplicity is None else np.repeat(values, multiplicity)

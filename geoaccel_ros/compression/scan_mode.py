@@ -62,7 +62,9 @@ class ScanMode:
         rest = points[:0] if cloud.finite is None else points[~cloud.finite]
         header = _header(MODE_SCAN, cloud, grid, len(rest))
         with self._stage("cells"):
-            fine = cloud.xyz / np.float64(grid.step) - np.array(grid.origin, float)[:, None]
+            fine = cloud.xyz / np.float64(grid.step)
+            if any(grid.origin):
+                fine -= np.array(grid.origin, float)[:, None]
             cells = np.rint(fine).astype(np.int32)
         with self._stage("lines"):
             found = lines.find(cells, _keys(points, cloud.finite))

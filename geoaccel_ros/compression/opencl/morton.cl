@@ -74,4 +74,28 @@ kernel void codes_of_float64(global const double *xyz, uint count, double step,
         codes[i] = morton_code(cell(xyz[i], step, origin_x), cell(xyz[count + i], step, origin_y),
                                cell(xyz[2 * count + i], step, origin_z));
 }
+
+// Decoding: the cells' centres, x y z of a cell after another. A product of doubles and its rounding to a float are
+// exact in OpenCL as they are in NumPy.
+double3 centre(ulong code, double step, long origin_x, long origin_y, long origin_z)
+{
+    return step * (double3)((double)(origin_x + collect(code)), (double)(origin_y + collect(code >> 1)),
+                            (double)(origin_z + collect(code >> 2)));
+}
+
+kernel void centres_as_float32(global const ulong *codes, uint count, double step,
+                               long origin_x, long origin_y, long origin_z, global float *xyz)
+{
+    const size_t i = get_global_id(0);
+    if (i < count)
+        vstore3(convert_float3_rte(centre(codes[i], step, origin_x, origin_y, origin_z)), i, xyz);
+}
+
+kernel void centres_as_float64(global const ulong *codes, uint count, double step,
+                               long origin_x, long origin_y, long origin_z, global double *xyz)
+{
+    const size_t i = get_global_id(0);
+    if (i < count)
+        vstore3(centre(codes[i], step, origin_x, origin_y, origin_z), i, xyz);
+}
 #endif
