@@ -20,7 +20,7 @@ import pyopencl as cl
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.prefix_sums import PrefixSums
-from geoaccel_ros.compression.rans import EntropyCoder, costs, flat_prior
+from geoaccel_ros.compression.rans import EntropyCoder, costs, prior
 
 PREVIOUS, MEAN, LINEAR, NEAREST = range(4)
 
@@ -28,7 +28,7 @@ PREVIOUS, MEAN, LINEAR, NEAREST = range(4)
 CHUNK = 2048
 _WINDOW = 32
 _NEIGHBOURS = 3
-_SPREADS, _LEVELS, _NEARS = 24, 6, 4
+_SPREADS, _LEVELS, _NEARS = 19, 8, 4
 CONTEXTS = 1 + _SPREADS * _LEVELS * (8 * _NEARS + 2 * 3) + 2 * 3 * 14
 
 _POSITION_BITS = 21
@@ -127,8 +127,8 @@ class AttributeCoder:
     ----------
     device : Device
     entropy : EntropyCoder
-    sums : PrefixSums
-    prior : ndarray, shape (CONTEXTS,), uint8
+    table : ndarray, shape (CONTEXTS,), uint8, or None
+        Probabilities' indices; None for the shipped ones.
     neighbours : int
         Of a point, as the search finds them.
     """
@@ -137,19 +137,25 @@ class AttributeCoder:
         self,
         device: Device,
         entropy: EntropyCoder,
-        prior: np.ndarray | None = None,
+        table: np.ndarray | None = None,
         neighbours: int = _NEIGHBOURS,
     ):
         self._device = device
         self._entropy = entropy
-        self._prior = flat_prior(CONTEXTS) if prior is None else prior
-        # A cost of each event, for comparisons.
-        counts = np.broadcast_to(np.eye(2, dtype=np.int64)[:, None], (2, CONTEXTS, 2))
-        self._costs = np.stack([costs(each, self._prior) for each in counts], axis=1).reshape(-1)
+        self._prior = prior("attributes") if table is None else table
+        once = np.ones(CONTEXTS, np.int64)
+        # Of each event.
+        self._costs = np.stack(
+            [
+                costs(np.stack(bits, axis=1), self._prior)
+                for bits in ((once, 0 * once), (0 * once, once))
+            ],
+            axis=1,
+        ).reshape(-1)
         options = f"-DNEIGHBOURS={neighbours}"
         self._count, self._emit, self._decode = (
-            device.program("attributes.cl", (mode, options)).code_values
-            for mode in ("-DCOUNT", "-DEMIT", "-DDECODE")
+            device.program("attributes.cl", (way, options)).code_values
+            for way in ("-DCOUNT", "-DEMIT", "-DDECODE")
         )
         self._sums = PrefixSums(device)
 

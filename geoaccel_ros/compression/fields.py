@@ -56,10 +56,18 @@ class Places:
 
 
 class FieldCoder:
-    """Encodes and decodes fields on an OpenCL device."""
+    """Encodes and decodes fields on an OpenCL device.
 
-    def __init__(self, device: Device, entropy: EntropyCoder):
-        self._attributes = AttributeCoder(device, entropy)
+    Parameters
+    ----------
+    device : Device
+    entropy : EntropyCoder
+    table : ndarray or None
+        Of :class:`.attributes.AttributeCoder`.
+    """
+
+    def __init__(self, device: Device, entropy: EntropyCoder, table: np.ndarray | None = None):
+        self._attributes = AttributeCoder(device, entropy, table)
         self._search = NeighbourSearch(device)
 
     def encode(self, name: str, column: np.ndarray, step: float, places: Places) -> bytes:

@@ -25,8 +25,8 @@ from geoaccel_ros.compression.errors import CodecError
 
 _INTEGERS, _QUOTIENTS, _BITS, _STEPS = range(4)
 _AFFINE, _PALETTE, _BENT_PALETTE, _CONSTANT = range(4)
-# Floats that sensors make of integers: of none, hundredths, bytes, and so on.
-_DIVISORS = (1, 100, 255, 256, 10, 1000, 65535, 65536, 10_000)
+# Floats that sensors make of integers: hundredths, bytes, binary fractions and so on.
+_DIVISORS = (1, 100, 255, 65536, 10, 1000, 65535, 10_000)
 # A float64 holds these, and so do quotients of them.
 _MAX_NUMERATOR = 2.0**52
 _TRIED = 256

@@ -2,8 +2,8 @@
 //
 // The expected size of a residual comes from the spread of the values that it is predicted from, and from the
 // last two residuals. Its class (number of bits) is told first: whether it is below the expected one's, then
-// class by class down or up. Contexts: the expected size in steps of half an octave, the level of the predicted
-// value, and how near the nearest neighbour is.
+// class by class down or up. Contexts: the expected size, the level of the predicted value (its number of bits),
+// and how near the nearest neighbour is.
 #include "integers.cl"
 #include "window.cl"
 
@@ -12,8 +12,8 @@
 #define LINEAR 2
 #define NEAREST 3
 
-#define SPREADS 24
-#define LEVELS 6
+#define SPREADS 19
+#define LEVELS 8
 // Of predictions along the order, and of those from neighbours that are far, near and very near.
 #define NEARS 4
 // Below the expected class or not; this class or one further down or up.
@@ -86,14 +86,23 @@ prediction_t predict_nearest(global const long *values, global const ushort *nei
     return prediction;
 }
 
+// Half octaves as far as spreads are common, then octaves.
+uint spread_class(ulong spread, uint bits)
+{
+    if (bits < 2)
+        return bits;
+    if (bits < 7)
+        return 2 * bits - 2 + ((uint)(spread >> (bits - 2)) & 1);
+    return min(bits + 5, (uint)SPREADS - 1);
+}
+
 long code_residual(coder_t *coder, const prediction_t *prediction, long residual)
 {
     const ulong spread = prediction->spread;
     const uint bits = bits_of(spread);
     const uint expected = bits > 2 ? bits - 2 : 0;
-    const uint half_octave = bits > 1 ? 2 * bits + ((uint)(spread >> (bits - 2)) & 1) - 2 : bits;
-    const uint level = prediction->value > 0 ? clamp((int)bits_of((ulong)prediction->value) - 1, 1, LEVELS - 1) : 0;
-    const uint cell = min(half_octave, (uint)SPREADS - 1) * LEVELS + level;
+    const uint level = prediction->value > 0 ? min(bits_of((ulong)prediction->value), (uint)LEVELS - 1) : 0;
+    const uint cell = spread_class(spread, bits) * LEVELS + level;
     const uint base = 1 + (cell * NEARS + prediction->near) * CLASS_CONTEXTS;
     const uint wanted = bits_of(residual < 0 ? 0 - (ulong)residual : (ulong)residual);
     uint class = expected, steps = 0;
