@@ -1,10 +1,12 @@
-"""The rings of a spinning lidar, as the octree's coder knows them.
+"""The rings of a spinning lidar, or the ground, as the octree's coder knows them.
 
 Ring i of a spinning lidar lies on a cone about the sensor's axis: z = a_i rho + b_i with
 rho = hypot(x, y). Clouds that were corrected for the sensor's motion bend the cones, all alike: a
 tilt A and an offset B that depend on the azimuth are added, z = (a_i + A) rho + b_i + B. They are
 given at 17 knots, four a quadrant, and are linear between these. Azimuth is measured by
 |y| / (|x| + |y|), which is quick to compute in integers: 0 on the x axis, 1 on the y axis, to 4.
+
+Where no rings are seen, the ground is one cone of slope 0, whose knots follow its shape.
 
 Section "beams", a sequence of unsigned LEB128 numbers; a signed number v is sent as 2 v, or
 -2 v - 1 where it is negative:
@@ -47,7 +49,14 @@ _STIFF = 1e-4
 _MIN_POINTS = 8
 _MIN_BEAMS = 4
 # Chance alone gives residuals of a quarter of the gap to the next ring.
-_GOOD_FIT = 0.12
+_GOOD_FIT = 0.08
+# The ground: the height that most points near the sensor have is looked for, then the knots fitted
+# to points within the spread, for as far as the share of them pays: metres.
+_GROUND_BEGINS = 15.0
+_GROUND_BIN = 0.1
+_GROUND_SPREAD = 0.06
+_GROUND_SHARE = 0.08
+_GROUND_ROUNDS = 8
 # The histogram that finds rings by elevation reaches from -1 to 1.
 _BIN = 1 / 2000
 _BINS = 2000
@@ -132,7 +141,7 @@ NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 4)
 
 
 def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> Beams | None:
-    """Return the beams of a sensor at the origin, or None where no cones are seen.
+    """Return the beams of a sensor at the origin; else the ground as one; None if neither is seen.
 
     Weighted least squares on some ten thousand points, with Cauchy's weights, which fall with the
     residual (Holland and Welsch, "Robust regression using iteratively reweighted least-squares",
@@ -151,24 +160,30 @@ def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> B
     """
     if xyz.shape[1] < _MIN_POINTS or max(xyz.max(), -xyz.min()) >= MAX_CELL / 4 * step:
         return None
-    stride = max(1, xyz.shape[1] // _SAMPLE)
+    # Odd: drivers that write column by column have an even number of rings.
+    stride = xyz.shape[1] // _SAMPLE | 1
     x, y, z = xyz[:, ::stride]
     rho = np.hypot(x, y)
     far = rho > _NEAR
     x, y, z, rho = x[far], y[far], z[far], rho[far]
+    if len(z) < _MIN_POINTS:
+        return None
+    azimuth = _diamond_angle(x, y) * _KNOTS_PER_QUADRANT
     if ring is not None:
-        ways = (lambda: _ranks(ring[::stride][far]),)
+        guesses = (_ranks(ring[::stride][far]),)
     else:
-        ways = (lambda: _turns(xyz)[::stride][far], lambda: _frequent_elevations(z / rho))
-    for rings in ways:
-        cones = _fit(x, y, z, rho, rings())
-        if cones is not None:
-            slopes, tilts = (np.rint(cones[i] * _SLOPE).astype(np.int64) for i in (0, 2))
-            heights, offsets = (
-                np.rint(cones[i] * (_HEIGHT / step)).astype(np.int64) for i in (1, 3)
-            )
-            return Beams(slopes, heights, tilts, offsets)
-    return None
+        guesses = (_turns(xyz)[::stride][far], _frequent_elevations(z / rho))
+    fits = [fit for rings in guesses if (fit := _fit_rings(azimuth, z, rho, rings)) is not None]
+    cones = min(fits, key=lambda fit: fit[0])[1] if fits else _fit_ground(azimuth, z, rho)
+    if cones is None:
+        return None
+    a, b, tilts, offsets = cones
+    return Beams(
+        np.rint(a * _SLOPE).astype(np.int64),
+        np.rint(b * (_HEIGHT / step)).astype(np.int64),
+        np.rint(tilts * _SLOPE).astype(np.int64),
+        np.rint(offsets * (_HEIGHT / step)).astype(np.int64),
+    )
 
 
 def _ranks(ring: np.ndarray) -> np.ndarray:
@@ -196,41 +211,71 @@ def _frequent_elevations(elevations: np.ndarray) -> np.ndarray:
     return np.searchsorted((centres[1:] + centres[:-1]) / 2, elevations)
 
 
-def _fit(
-    x: np.ndarray, y: np.ndarray, z: np.ndarray, rho: np.ndarray, rings: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return a, b, A and B in metres, or None where the rings are no cones."""
-    count = int(rings.max(initial=0)) + 1
-    populated = np.bincount(rings, minlength=count) >= _MIN_POINTS
-    if not _MIN_BEAMS <= np.count_nonzero(populated) <= _MAX_BEAMS:
+_Cones = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _fit_rings(
+    azimuth: np.ndarray, z: np.ndarray, rho: np.ndarray, rings: np.ndarray
+) -> tuple[float, _Cones] | None:
+    """Return the median residual and a, b, A and B in metres; None if the rings are no cones."""
+    populated = np.bincount(rings) >= _MIN_POINTS
+    count = np.count_nonzero(populated)
+    if not _MIN_BEAMS <= count <= _MAX_BEAMS:
         return None
     used = populated[rings]
-    x, y, z, rho = x[used], y[used], z[used], rho[used]
+    azimuth, z, rho = azimuth[used], z[used], rho[used]
     rings = (np.cumsum(populated) - 1)[rings[used]]
-    count = int(rings.max()) + 1
-    azimuth = _diamond_angle(x, y) * _KNOTS_PER_QUADRANT
-    knot = np.minimum(azimuth.astype(np.int64), KNOTS - 2)
-    part = azimuth - knot
+    knot, part = _knots(azimuth)
     tilts, offsets = np.zeros(KNOTS), np.zeros(KNOTS)
     bend, weights = np.zeros(len(z)), np.ones(len(z))
     for round_ in range(_ROUNDS):
         a, b = _lines(rho, z - bend, weights, rings, count)
         straight = z - a[rings] * rho - b[rings]
         if round_ >= _ROUNDS_WITHOUT_KNOTS:
-            tilts, offsets = _bends(rho, straight, weights, knot, part)
-            bend = rho * (tilts[knot] * (1 - part) + tilts[knot + 1] * part)
-            bend += offsets[knot] * (1 - part) + offsets[knot + 1] * part
+            tilts, offsets = _bends(rho, straight, weights, knot, part, 1e-9, 1e-9)
+            bend = _at_azimuth(offsets, knot, part) + _at_azimuth(tilts, knot, part) * rho
         residuals = np.abs(straight - bend)
-        scale = 2 * max(float(np.median(residuals)), _FINEST)
-        weights = 1 / (1 + (residuals / scale) ** 2)
+        middle = float(np.median(residuals))
+        weights = 1 / (1 + (residuals / (2 * max(middle, _FINEST))) ** 2)
     order = np.argsort(a, kind="stable")
-    a, b = a[order], b[order]
     # Each point's gap to the next ring, at its distance.
     gaps = np.empty(count)
-    gaps[order] = np.gradient(a)
+    gaps[order] = np.gradient(a[order])
     if np.median(residuals / (np.abs(gaps[rings]) * rho + _FINEST)) > _GOOD_FIT:
         return None
-    return a, b, tilts, offsets
+    return middle, (a[order], b[order], tilts, offsets)
+
+
+def _fit_ground(azimuth: np.ndarray, z: np.ndarray, rho: np.ndarray) -> _Cones | None:
+    """Return the ground as a single cone of slope 0, or None if few points are on it."""
+    near = z[rho < _GROUND_BEGINS]
+    if len(near) < _MIN_POINTS:
+        return None
+    low = float(near.min())
+    counts = np.bincount(((near - low) / _GROUND_BIN).astype(np.int64) % (1 << 20))
+    height = low + (np.argmax(np.convolve(counts, (1, 1, 1))) - 0.5) * _GROUND_BIN
+    knot, part = _knots(azimuth)
+    bend = np.zeros(len(z))
+    for round_ in range(_GROUND_ROUNDS):
+        scale = max(_GROUND_BIN * 3 * 0.7**round_, _GROUND_SPREAD)
+        weights = 1 / (1 + ((z - height - bend) / scale) ** 2) ** 2
+        # Outwards from the sensor, as far as it is known where the ground goes on.
+        weights *= rho < _GROUND_BEGINS * (1 + round_ / 2)
+        tilts, offsets = _bends(rho, z - height, weights, knot, part, 30.0, 0.1)
+        bend = _at_azimuth(offsets, knot, part) + _at_azimuth(tilts, knot, part) * rho
+    if np.mean(np.abs(z - height - bend) < 2 * _GROUND_SPREAD) < _GROUND_SHARE:
+        return None
+    return np.zeros(1), np.array([height]), tilts, offsets
+
+
+def _knots(azimuth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the knot before each azimuth, in knots, and how far it is from there to the next."""
+    knot = np.minimum(azimuth.astype(np.int64), KNOTS - 2)
+    return knot, azimuth - knot
+
+
+def _at_azimuth(knots: np.ndarray, knot: np.ndarray, part: np.ndarray) -> np.ndarray:
+    return knots[knot] * (1 - part) + knots[knot + 1] * part
 
 
 def _lines(
@@ -252,9 +297,18 @@ def _lines(
 
 
 def _bends(
-    rho: np.ndarray, z: np.ndarray, weights: np.ndarray, knot: np.ndarray, part: np.ndarray
+    rho: np.ndarray,
+    z: np.ndarray,
+    weights: np.ndarray,
+    knot: np.ndarray,
+    part: np.ndarray,
+    stiff_tilts: float,
+    stiff_offsets: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tilts and offsets at the knots that residuals z show, by weighted least squares."""
+    """Return tilts and offsets at the knots, by weighted least squares of residuals z.
+
+    Where no points are, the stiffness keeps them at 0.
+    """
     columns = (
         (knot, (1 - part) * rho), (knot + 1, part * rho),
         (knot + KNOTS, 1 - part), (knot + KNOTS + 1, part),
@@ -267,7 +321,8 @@ def _bends(
             normal += np.bincount(
                 first * size + second, weights * value * other, size * size
             ).reshape(size, size)
-    solved = _solve(normal + np.diag(np.full(size, 1e-9 * np.trace(normal) + 1e-12)), right)
+    normal += np.diag(np.repeat((stiff_tilts, stiff_offsets), KNOTS))
+    solved = _solve(normal, right)
     return solved[:KNOTS], solved[KNOTS:]
 
 

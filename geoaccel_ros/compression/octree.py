@@ -36,10 +36,14 @@ _CHILDREN = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 _MIN_RUN = 16
 _MAX_ITEMS = 16384
 
-_CHUNK_BITS = 11
+_CHUNK_BITS = 12
 _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 # As in nodes.cl.
 _EVENTS_PER_NODE = 9
+OCCUPANCY_CONTEXTS = 1 + 16 * 4 * 7 * 5 + 128 + 384 + 133 * 16 + 8 * 27 * 3 * 32
+MULTIPLICITY_CONTEXTS = 1 + 16 * 3 * 4 + 70
+# Trees that differ much in their probabilities: see kind_of.
+KINDS = 6
 
 
 class Octree:
@@ -48,22 +52,23 @@ class Octree:
     Parameters
     ----------
     device : Device
-    occupancy_prior, multiplicity_prior : ndarray, uint8, or None
-        Tables of probabilities; None: those of the package.
+    occupancy_priors, multiplicity_prior : ndarray, uint8, or None
+        Tables of probabilities, (kinds, OCCUPANCY_CONTEXTS) and (MULTIPLICITY_CONTEXTS,); None:
+        those of the package.
     """
 
     def __init__(
         self,
         device: Device,
-        occupancy_prior: np.ndarray | None = None,
+        occupancy_priors: np.ndarray | None = None,
         multiplicity_prior: np.ndarray | None = None,
     ):
         self._device = device
         self._sums = PrefixSums(device)
         self._entropy = EntropyCoder(device)
-        self._occupancy_prior = (
-            prior("octree_occupancy") if occupancy_prior is None else occupancy_prior
-        )
+        if occupancy_priors is None:
+            occupancy_priors = prior("octree_occupancy").reshape(KINDS, OCCUPANCY_CONTEXTS)
+        self._occupancy_priors = occupancy_priors
         self._multiplicity_prior = (
             prior("octree_multiplicity") if multiplicity_prior is None else multiplicity_prior
         )
@@ -166,11 +171,13 @@ class Octree:
                 (
                     bytes([_CHUNK_BITS]),
                     encode_numbers(sizes[1:depth]),
-                    self._entropy.encode(events, starts, self._occupancy_prior),
+                    self._entropy.encode(
+                        events, starts, self._occupancy_priors[kind_of(sizes, beams)]
+                    ),
                 )
             )
-        if multiplicity is not None and cells > 0:
-            events, starts = self.multiplicity_events(leaves, cells, multiplicity)
+        if multiplicity is not None and multiplicity.max(initial=1) > 1:
+            events, starts = self.multiplicity_events(leaves, cells, multiplicity, origin, beams)
             sections["multiplicity"] = self._entropy.encode(
                 events, starts, self._multiplicity_prior
             )
@@ -228,7 +235,9 @@ class Octree:
         if levels is not None and levels < depth:
             return codes, count, None
         if points > cells:
-            multiplicity = self._decode_multiplicity(sections["multiplicity"], codes, cells, points)
+            multiplicity = self._decode_multiplicity(
+                sections["multiplicity"], codes, cells, points, origin, beams
+            )
             return codes, count, multiplicity
         if len(sections["multiplicity"]):
             raise misfit
@@ -277,14 +286,20 @@ class Octree:
         return events, starts, sizes
 
     def multiplicity_events(
-        self, leaves: cl.Buffer, cells: int, multiplicity: np.ndarray
+        self,
+        leaves: cl.Buffer,
+        cells: int,
+        multiplicity: np.ndarray,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
     ) -> tuple[cl.Buffer, np.ndarray]:
         """Return the events of the cells and where each chunk's begin, as of :meth:`encode`."""
         device = self._device
         chunks = _chunk_count(cells, _CHUNK_BITS)
         counts = device.buffer("event_starts", 4 * (chunks + 1))
         arguments = (
-            leaves, cells, 2**_CHUNK_BITS, chunks, device.upload("multiplicity", multiplicity),
+            leaves, cells, *_location(origin, beams), 2**_CHUNK_BITS, chunks,
+            device.upload("multiplicity", multiplicity),
         )  # fmt: skip
         device.launch_serial(self._count_cells, chunks, *arguments, counts)
         self._sums.exclusive(counts, chunks)
@@ -312,7 +327,10 @@ class Octree:
             raise CodecError("damaged stream: the levels of the octree do not fit its cells")
         chunks = [_chunk_count(size, chunk_bits) for size in sizes[:depth]]
         stream = self._entropy.open(
-            section[position:], sum(chunks), self._occupancy_prior, "occupancy"
+            section[position:],
+            sum(chunks),
+            self._occupancy_priors[kind_of(sizes, beams)],
+            "occupancy",
         )
         occupancy = self._device.buffer("occupancy", cells)
 
@@ -330,7 +348,13 @@ class Octree:
         return codes, int(sizes[levels])
 
     def _decode_multiplicity(
-        self, section: memoryview, codes: cl.Buffer, cells: int, points: int
+        self,
+        section: memoryview,
+        codes: cl.Buffer,
+        cells: int,
+        points: int,
+        origin: tuple[int, int, int],
+        beams: Beams | None,
     ) -> np.ndarray:
         device = self._device
         chunks = _chunk_count(cells, _CHUNK_BITS)
@@ -338,7 +362,8 @@ class Octree:
         buffer = device.buffer("multiplicity", 4 * cells)
         device.launch_serial(
             self._decode_cells, chunks,
-            codes, cells, 2**_CHUNK_BITS, chunks, buffer, *stream.arguments,
+            codes, cells, *_location(origin, beams), 2**_CHUNK_BITS, chunks, buffer,
+            *stream.arguments,
         )  # fmt: skip
         stream.finish()
         multiplicity = device.download(buffer, cells, "u4")
@@ -408,20 +433,20 @@ class Octree:
         """
         device = self._device
         depth, most = len(sizes) - 1, int(sizes[: levels + 1].max())
-        codes, neighbours, chains = (
+        codes, neighbours, states = (
             [device.buffer(f"{name} {i}", size * most) for i in range(2)]
-            for name, size in (("nodes", 8), ("neighbours", 24), ("chains", 1))
+            for name, size in (("nodes", 8), ("neighbours", 24), ("states", 2))
         )
         descriptions = device.buffer("descriptions", 8 * most)
         children = device.buffer("first_child", 4 * (most + 1))
         totals = device.buffer("level_totals", 4 * levels)
         first_cell = [np.int32(axis) for axis in origin] if beams else [np.int32(0)] * 3
         model = (beams or NO_BEAMS).upload(device)
-        device.launch(self._begin, 1, codes[0], neighbours[0], chains[0])
+        device.launch(self._begin, 1, codes[0], neighbours[0], states[0])
         for level in range(levels):
             count, below = int(sizes[level]), int(sizes[level + 1])
             here, there = level % 2, 1 - level % 2
-            nodes = codes[here], neighbours[here], chains[here], count
+            nodes = codes[here], neighbours[here], states[here], count
             device.launch(
                 self._describe, count, *nodes, depth - level, *first_cell, *model, descriptions
             )
@@ -431,7 +456,7 @@ class Octree:
             if level + 1 < levels:
                 device.launch(
                     self._descend, count,
-                    *nodes, *shape, codes[there], neighbours[there], chains[there],
+                    *nodes, *shape, codes[there], neighbours[there], states[there],
                 )  # fmt: skip
             else:
                 device.launch(self._end, count, codes[here], count, *shape, codes[there])
@@ -497,3 +522,24 @@ def _chunk_count(nodes: int, chunk_bits: int) -> int:
 def _chunk_sizes(nodes: int, chunk_bits: int) -> np.ndarray:
     """Return the nodes of each chunk of a level, int64 (chunks,)."""
     return np.minimum(2**chunk_bits, int(nodes) - np.arange(0, int(nodes), 2**chunk_bits))
+
+
+def _location(origin: tuple[int, int, int], beams: Beams | None) -> tuple[int, np.int32, np.int32]:
+    """Return whether the sensor is known to be at the origin, and from there the lowest cell."""
+    return (1, np.int32(origin[0]), np.int32(origin[1])) if beams else (0, np.int32(0), np.int32(0))
+
+
+def kind_of(sizes: np.ndarray, beams: Beams | None) -> int:
+    """Return which table of probabilities a tree begins with.
+
+    It is twice 0 without beams, 1 with rings, 2 with the ground alone; and one more for a sparse
+    cloud, where three levels above the cells there are more than four fifths as many nodes.
+
+    Parameters
+    ----------
+    sizes : ndarray, shape (depth + 1,), int64
+        Nodes of each level.
+    beams : Beams or None
+    """
+    sensor = 0 if beams is None else 1 if len(beams.slopes) > 1 else 2
+    return 2 * sensor + (len(sizes) > 3 and 5 * int(sizes[-4]) > 4 * int(sizes[-1]))

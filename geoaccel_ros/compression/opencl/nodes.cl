@@ -1,19 +1,21 @@
 // Coding of the octree's nodes, a chunk of a level by each work-item: the model of occupancy.
+#include "beams.cl"
 #include "integers.cl"
+#include "morton.cl"
 
 // Contexts of the occupancy table: flag, the bits of an only child along x, y and z, then children one by one.
 #define ONLY_CHILD 1
-#define ONLY_X (ONLY_CHILD + 8 * 4 * 7 * 5)
+#define ONLY_X (ONLY_CHILD + 16 * 4 * 7 * 5)
 #define ONLY_Y (ONLY_X + 4 * 4 * 2 * 4)
 #define ONLY_Z (ONLY_Y + 4 * 4 * 2 * 4 * 3)
 #define CHILDREN (ONLY_Z + (1 + 33 * 4) * 4 * 4)
-#define OCCUPANCY_CONTEXTS (CHILDREN + 8 * 27 * 5 * 9)
+#define OCCUPANCY_CONTEXTS (CHILDREN + 8 * 27 * 3 * 32)
 
 #define EVENTS_PER_NODE 9
 
 // A node's description, as describe_nodes in octree.cl makes it: bits 0-5 face neighbours (-x +x -y +y -z +z),
-// 6-7 how many ancestors in a row were only children, 8-10 the node's place in its parent, 11 whether there are
-// beams, from bit 12 on what beams_of_node tells.
+// 6-7 how many ancestors in a row were only children, 8-10 the node's place in its parent, 12-55 what
+// beams_of_node tells, 56-59 the node's scale, 60-61 what is known of the sensor.
 uint bits_of(ulong description, uint first, uint count)
 {
     return (uint)(description >> first) & ((1u << count) - 1);
@@ -46,7 +48,7 @@ uint code_only_child(coder_t *coder, ulong description, uint level_class, uint c
     context = ((y_faces * 4 + level_class) * 2 + (place >> 1 & 1)) * 4 + min((uint)popcount(faces & 0x33), 3u);
     const uint y = code_bit(coder, ONLY_Y + context * 3 + towards, child >> 1 & 1);
     uint beam = 0;
-    if (bits_of(description, 11, 1)) {
+    if (bits_of(description, 60, 2)) {
         const int rise_x = signed_bits(description, 36), rise_y = signed_bits(description, 44);
         const int height = signed_bits(description, 12) + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y);
         const int nearest = nearest_beam(height, bits_of(description, 20, 8), bits_of(description, 28, 8));
@@ -59,10 +61,12 @@ uint code_only_child(coder_t *coder, ulong description, uint level_class, uint c
 // Two children or more, one after the other: their context is what touches them.
 uint code_children(coder_t *coder, ulong description, uint occupancy)
 {
-    const uint faces = bits_of(description, 0, 6), has_beams = bits_of(description, 11, 1);
+    const uint faces = bits_of(description, 0, 6), sensor = bits_of(description, 60, 2);
+    const uint scale = bits_of(description, 56, 4);
     const int middle = signed_bits(description, 12), rise_x = signed_bits(description, 36),
               rise_y = signed_bits(description, 44), above = bits_of(description, 20, 8),
               below = bits_of(description, 28, 8);
+    const uint coarse = sensor == RINGS ? (uint)clamp(((int)scale - 3) / 3, 0, 3) : min(scale, 3u);
     uint coded = 0, count = 0;
     for (uint child = 0; child < 8; ++child) {
         // What is left must hold the children that are missing from two.
@@ -72,12 +76,12 @@ uint code_children(coder_t *coder, ulong description, uint occupancy)
         const uint touching = (faces >> x & 1) * 4 + (faces >> (2 + y) & 1) * 2 + (faces >> (4 + z) & 1);
         const uint siblings = ((x ? 1 + (coded >> (child ^ 1) & 1) : 0) * 3 + (y ? 1 + (coded >> (child ^ 2) & 1) : 0)) * 3 +
                               (z ? 1 + (coded >> (child ^ 4) & 1) : 0);
-        uint beam = 0;
-        if (has_beams) {
+        uint place = scale;
+        if (sensor) {
             const int height = middle + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y) + (z ? -16 : 16);
-            beam = 1 + min((uint)abs(nearest_beam(height, above, below)) / 5, 7u);
+            place = coarse * 8 + min((uint)abs(nearest_beam(height, above, below)) / 5, 7u);
         }
-        const uint context = ((touching * 27 + siblings) * 5 + min(count, 4u)) * 9 + beam;
+        const uint context = ((touching * 27 + siblings) * 3 + min(count, 2u)) * 32 + place;
         const uint bit = code_bit(coder, CHILDREN + context, occupancy >> child & 1);
         coded |= bit << child;
         count += bit;
@@ -89,8 +93,8 @@ uint code_children(coder_t *coder, ulong description, uint occupancy)
 uint code_node(coder_t *coder, ulong description, uint bits, uint occupancy)
 {
     const uint only = popcount(occupancy) == 1, faces = popcount(bits_of(description, 0, 6));
-    const uint passing = bits_of(description, 11, 1) ? 1 + bits_of(description, 54, 2) : 0;
-    const uint context = (((min(bits, 8u) - 1) * 4 + bits_of(description, 6, 2)) * 7 + faces) * 5 + passing;
+    const uint passing = bits_of(description, 60, 2) ? 1 + bits_of(description, 54, 2) : 0;
+    const uint context = ((bits_of(description, 56, 4) * 4 + bits_of(description, 6, 2)) * 7 + faces) * 5 + passing;
     if (code_bit(coder, ONLY_CHILD + context, only))
         return 1u << code_only_child(coder, description, min(bits - 1, 3u), (31 - clz(occupancy | 1)) & 7);
     return code_children(coder, description, occupancy);
@@ -123,13 +127,15 @@ kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, 
 }
 #endif
 
-// Contexts of the multiplicity table: more than one point, by the cell before and by whether neighbours in the
-// order of the codes share the parent; then how many more.
+// Contexts of the multiplicity table: more than one point, by the distance from the sensor in half octaves, the
+// cell before, and whether neighbours in the order of the codes share the parent; then how many more.
 #define REPEATED 1
-#define REPEATS (REPEATED + 3 * 4)
+#define REPEATS (REPEATED + 16 * 3 * 4)
+#define MULTIPLICITY_CONTEXTS (REPEATS + INTEGER_CONTEXTS)
 
-kernel void code_multiplicity(global const ulong *codes, uint count, uint chunk_cells, uint chunks,
-                              global uint *multiplicity, CODER)
+// If the sensor is not at the origin (located 0), all distances are one.
+kernel void code_multiplicity(global const ulong *codes, uint count, uint located, int origin_x, int origin_y,
+                              uint chunk_cells, uint chunks, global uint *multiplicity, CODER)
 {
     const uint chunk = get_global_id(0);
     if (chunk >= chunks)
@@ -140,12 +146,17 @@ kernel void code_multiplicity(global const ulong *codes, uint count, uint chunk_
     for (uint i = begin; i < end; ++i) {
         const ulong parent = codes[i] >> 3;
         const uint crowd = (i > 0 && codes[i - 1] >> 3 == parent) + 2 * (i + 1 < count && codes[i + 1] >> 3 == parent);
+        uint distance = 0;
+        if (located) {
+            const long x = (long)origin_x + collect(codes[i]), y = (long)origin_y + collect(codes[i] >> 1);
+            distance = clamp(half_octaves((ulong)(x * x + y * y)) - 11, 0, 15);
+        }
 #ifdef DECODE
         const uint present = 1;
 #else
         const uint present = multiplicity[i];
 #endif
-        uint more = code_bit(&coder, REPEATED + before * 4 + crowd, present > 1);
+        uint more = code_bit(&coder, REPEATED + (distance * 3 + before) * 4 + crowd, present > 1);
         before = more;
         if (more) {
             more += (uint)code_unsigned(&coder, REPEATS, present - 2UL);

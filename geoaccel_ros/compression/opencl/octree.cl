@@ -113,31 +113,22 @@ kernel void expand(global const uchar *occupancy, global const uint *first_child
 
 #define NO_NODE 0xffffffffu
 // How many ancestors in a row were only children, counted up to this.
-#define LONGEST_CHAIN 3
+#define LONGEST_CHAIN 3u
 
-// The root.
-kernel void begin_levels(global ulong *codes, global uint *neighbours, global uchar *chains)
+// The root. A state has the length of the chain in bits 0-1, and from bit 2 on the nearest beam.
+kernel void begin_levels(global ulong *codes, global uint *neighbours, global ushort *states)
 {
     codes[0] = 0;
-    chains[0] = 0;
+    states[0] = 0;
     for (uint side = 0; side < 6; ++side)
         neighbours[side] = NO_NODE;
 }
 
-// The node in place `child` of node `parent`, if there is one.
-uint child_in_place(global const uchar *occupancy, global const uint *first_child, uint parent, uint parents,
-                    uint child)
-{
-    if (parent >= parents || !(occupancy[parent] >> child & 1))
-        return NO_NODE;
-    return first_child[parent] + popcount(occupancy[parent] & ((1u << child) - 1));
-}
-
 // The children of each of `count` nodes; the level's occupancy begins at first_node.
-kernel void descend(global const ulong *codes, global const uint *neighbours, global const uchar *chains,
+kernel void descend(global const ulong *codes, global const uint *neighbours, global const ushort *states,
                     uint count, global const uchar *occupancy, uint first_node, global const uint *first_child,
                     uint children, global uint *totals, uint level, global ulong *child_codes,
-                    global uint *child_neighbours, global uchar *child_chains)
+                    global uint *child_neighbours, global ushort *child_states)
 {
     const uint i = get_global_id(0);
     if (i == 0)
@@ -145,19 +136,28 @@ kernel void descend(global const ulong *codes, global const uint *neighbours, gl
     if (i >= count)
         return;
     occupancy += first_node;
-    uint byte = occupancy[i], position = first_child[i];
-    const uchar chain = (byte & (byte - 1)) ? 0 : min(chains[i] + 1, LONGEST_CHAIN);
-    for (; byte && position < children; byte &= byte - 1, ++position) {
-        const uint child = 31 - clz(byte & -byte);
-        child_codes[position] = codes[i] << 3 | child;
-        child_chains[position] = chain;
+    const uint byte = occupancy[i], first = first_child[i], chain = states[i] & 3;
+    const ushort state = (states[i] & ~3u) | (byte & (byte - 1) ? 0 : min(chain + 1, LONGEST_CHAIN));
+    const ulong prefix = codes[i] << 3;
+    // The neighbours' children.
+    uint near_bytes[6], near_first[6];
+    for (uint side = 0; side < 6; ++side) {
+        const uint near = neighbours[6 * i + side];
+        near_bytes[side] = near < count ? occupancy[near] : 0;
+        near_first[side] = near < count ? first_child[near] : 0;
+    }
+    uint position = first;
+    for (uint left = byte; left && position < children; left &= left - 1, ++position) {
+        const uint child = 31 - clz(left & -left);
+        child_codes[position] = prefix | child;
+        child_states[position] = state;
         for (uint axis = 0; axis < 3; ++axis) {
-            const uint upper = child >> axis & 1, mirrored = child ^ 1u << axis;
-            const uint outside = neighbours[6 * i + 2 * axis + upper];
-            child_neighbours[6 * position + 2 * axis + upper] =
-                child_in_place(occupancy, first_child, outside, count, mirrored);
-            child_neighbours[6 * position + 2 * axis + 1 - upper] =
-                child_in_place(occupancy, first_child, i, count, mirrored);
+            const uint upper = child >> axis & 1, mirrored = child ^ 1u << axis, side = 2 * axis + upper;
+            const uint before = (1u << mirrored) - 1;
+            child_neighbours[6 * position + side] =
+                near_bytes[side] >> mirrored & 1 ? near_first[side] + popcount(near_bytes[side] & before) : NO_NODE;
+            child_neighbours[6 * position + (side ^ 1)] =
+                byte >> mirrored & 1 ? first + popcount(byte & before) : NO_NODE;
         }
     }
 }
@@ -179,7 +179,7 @@ kernel void end_levels(global const ulong *codes, uint count, global const uchar
 
 // What code_node in nodes.cl goes by; `bits` levels are left below the nodes. Without beams (0) their arrays are
 // not read.
-kernel void describe_nodes(global const ulong *codes, global const uint *neighbours, global const uchar *chains,
+kernel void describe_nodes(global const ulong *codes, global const uint *neighbours, global ushort *states,
                            uint count, uint bits, int origin_x, int origin_y, int origin_z,
                            global const int *slopes, global const int *heights, uint beams,
                            global const int *tilts, global const int *offsets, global ulong *descriptions)
@@ -188,7 +188,7 @@ kernel void describe_nodes(global const ulong *codes, global const uint *neighbo
     if (i >= count)
         return;
     const ulong code = codes[i];
-    ulong description = (ulong)chains[i] << 6 | (code & 7) << 8;
+    ulong description = (ulong)(states[i] & 3) << 6 | (code & 7) << 8;
     for (uint side = 0; side < 6; ++side)
         description |= (ulong)(neighbours[6 * i + side] < count) << side;
     if (beams > 0) {
@@ -196,8 +196,13 @@ kernel void describe_nodes(global const ulong *codes, global const uint *neighbo
         const int x = 2 * origin_x + ((2 * (int)collect(code) + 1) << bits) - 1;
         const int y = 2 * origin_y + ((2 * (int)collect(code >> 1) + 1) << bits) - 1;
         const int z = 2 * origin_z + ((2 * (int)collect(code >> 2) + 1) << bits) - 1;
+        uint beam = states[i] >> 2;
         description |=
-            1 << 11 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, tilts, offsets) << 12;
+            (ulong)(beams > 1 ? RINGS : GROUND) << 60 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, tilts, offsets, &beam) << 12;
+        states[i] = (states[i] & 3) | beam << 2;
     }
+    // Without rings, the scale that matters is that of the cells.
+    if (beams <= 1)
+        description = (description & ~(15UL << 56)) | (ulong)min(bits - 1, 7u) << 56;
     descriptions[i] = description;
 }
