@@ -7,10 +7,11 @@ independently. scan.cl says how. A section is
   without a return, are told by a flag;
 - for the spin model: the number of line starts, a number as in :mod:`.rans` (0: the lines are those
   of the order), and the length of each line but the last; int32 the step of azimuth in 2**-32 of
-  a turn; four bytes: the usual multiple, the loop's gains for phase and step (shifts), and whether
-  beams pass the axis; for each line its slope (2**16 is 1), its height and, if beams pass the axis,
-  its offset (both in 1/16 of a cell): signed integers as numbers, n >= 0 as 2 n and n < 0 as
-  -2 n - 1;
+  a turn; four bytes: the usual multiple, the loop's gains for phase and step (shifts), and 1 if
+  beams pass the axis plus 2 if the sensor moved; then signed integers as numbers, n >= 0 as 2 n and
+  n < 0 as -2 n - 1: if it moved the ten of scan.cl's parameters from SEAM on; for each line its
+  slope (2**16 is 1) less that of the line before, its height and, if beams pass the axis, its
+  offset (both in 1/16 of a cell);
 - the events of the points (:mod:`.rans`).
 """
 
@@ -61,6 +62,10 @@ _RARE = 1000
 # Of a line's slope, height and offset; what each may be at most, in its unit.
 _BEAM_UNITS = np.array([1, 16, 16])
 _BEAM_LIMITS = np.array([2**30, 2**26, 2**16])
+# Numbers of the pose, and what all but the seam may be at most.
+_POSE = 10
+_POSE_LIMIT = 2**26
+_HAS_OFFSETS, _HAS_POSE = 1, 2
 _SPIN_HEAD = struct.Struct("<iBBBB")
 
 
@@ -203,8 +208,9 @@ class Scan:
         fine = np.rint(points[:2] * 256).astype(np.int32)
         beams = _in_units(found.beams)
         with_offsets = (0, 1) if beams[:, 2].any() else (0,)
+        pose = _pose_in_units(found.pose)
         rows = [
-            (found.usual, found.step, *gains, offsets)
+            (found.usual, found.step, *gains, offsets, *pose)
             for gains in _GAINS
             for offsets in with_offsets
         ]
@@ -310,16 +316,24 @@ def _in_units(beams: np.ndarray) -> np.ndarray:
     return np.rint(np.clip(beams / _BEAM_UNITS, -_BEAM_LIMITS, _BEAM_LIMITS)).astype(np.int64)
 
 
+def _pose_in_units(pose: np.ndarray) -> list[int]:
+    """Return the seam, the place and so on as the section holds them."""
+    seam = (round(float(pose[0])) + 2**31) % 2**32 - 2**31
+    return [seam, *np.rint(np.clip(pose[1:], -_POSE_LIMIT, _POSE_LIMIT)).astype(int).tolist()]
+
+
 def _spin_head(starts: np.ndarray, beams: np.ndarray, row: tuple[int, ...]) -> bytes:
-    usual, step, *gains, has_offsets = row
+    usual, step, *gains, has_offsets = row[:5]
+    pose = np.array(row[5:])
+    moved = bool(pose.any())
     told = beams[:, : 2 + has_offsets].copy()
     # Slopes mostly rise or fall from line to line.
     told[1:, 0] -= beams[:-1, 0]
-    signed = told.ravel()
+    signed = np.concatenate([pose[: len(pose) * moved], told.ravel()])
     return b"".join(
         (
             encode_numbers(np.concatenate([[len(starts)], np.diff(starts)])),
-            _SPIN_HEAD.pack(step, usual, *gains, has_offsets),
+            _SPIN_HEAD.pack(step, usual, *gains, has_offsets + _HAS_POSE * moved),
             encode_numbers(np.where(signed < 0, -2 * signed - 1, 2 * signed)),
         )
     )
@@ -350,19 +364,29 @@ def _read_head(section: memoryview, lines: Lines):
         line, number = _numbered(np.concatenate([[0], ends]), count), int(starts)
     if len(content) < position + _SPIN_HEAD.size:
         raise damaged
-    step, usual, *gains, has_offsets = _SPIN_HEAD.unpack_from(section, position)
+    step, usual, *gains, flags = _SPIN_HEAD.unpack_from(section, position)
     if (
         abs(step) < _LEAST_STEP
         or not 1 <= usual <= _MAX_USUAL
         or max(gains) > _MAX_GAIN
-        or has_offsets > 1
+        or flags > _HAS_OFFSETS + _HAS_POSE
     ):
         raise damaged
-    columns = 2 + has_offsets
-    numbers, position = decode_numbers(content, position + _SPIN_HEAD.size, columns * number)
+    columns = 2 + (flags & _HAS_OFFSETS)
+    of_pose = _POSE if flags & _HAS_POSE else 0
+    numbers, position = decode_numbers(
+        content, position + _SPIN_HEAD.size, of_pose + columns * number
+    )
+    signed = (numbers >> 1) ^ -(numbers & 1)
+    pose = signed[:of_pose].tolist() or [0] * _POSE
     beams = np.zeros((number, 3), np.int64)
-    beams[:, :columns] = ((numbers >> 1) ^ -(numbers & 1)).reshape(number, columns)
+    beams[:, :columns] = signed[of_pose:].reshape(number, columns)
     beams[:, 0] = np.cumsum(beams[:, 0])
-    if (np.abs(beams) > _BEAM_LIMITS).any():
+    if (
+        (np.abs(beams) > _BEAM_LIMITS).any()
+        or not -(2**31) <= pose[0] < 2**31
+        or max(map(abs, pose[1:])) > _POSE_LIMIT
+    ):
         raise damaged
-    return model, has_origins, (line, beams, (usual, step, *gains, has_offsets)), position
+    row = (usual, step, *gains, flags & _HAS_OFFSETS, *pose)
+    return model, has_origins, (line, beams, row), position

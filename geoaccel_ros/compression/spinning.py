@@ -13,7 +13,7 @@ _SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
 # and the offsets are; single points from which cones are.
 _STEP_WINDOWS = 256, 48
 _OFFSET_WINDOWS = 512, 192
-_CONE_POINTS = 8192
+_CONE_POINTS = 5120
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
 # What two azimuths differ by from a multiple at least, in radians.
@@ -25,6 +25,15 @@ _OFFSET_POINTS = 6144
 _LEAST_CHANGE, _LEAST_RANGE = 0.004, 2.0
 _LEAST_EVIDENCE = 15
 _MAX_LINES = 1024
+# Place x and y, motion x, y and z, tilt x and y, tilting x and y.
+_MOTION_UNITS = np.array([_LENGTH] * 5 + [_SLOPE] * 4)
+# Where the time of a sweep may begin.
+_SEAMS = np.pi * np.array([0, 0.5, 1, -0.5])
+_SEAM_EVERY = 4
+# Cones that fit to so many cells are right; a motion must make the misfit smaller by this factor.
+_STILL, _MOVED = 0.15, 0.5
+# Points that are nearer count less, in cells.
+_NEAR = 200
 _SEAM = 16
 
 
@@ -41,11 +50,15 @@ class Spin:
     beams : float64 (lines, 3)
         Slope (2**16 is 1) and height of each line's cone, and the distance at which its beam passes
         the axis, both in 1/256 of a cell.
+    pose : float64 (10,)
+        Where the sensor was and how it stood, as scan.cl's parameters from SEAM on: zeros for a
+        sensor that stood upright at the origin.
     """
 
     step: int
     usual: int
     beams: np.ndarray
+    pose: np.ndarray
 
 
 def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
@@ -62,13 +75,14 @@ def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) ->
     cell : float
         Metres.
     """
-    step, usual = _step(points, order, line)
+    seam, motion, slopes, heights = _cones(points, order, line)
+    step, usual = _step(points, order, line, seam, motion)
     if not usual:
         return None
-    slopes, heights = _cones(points, order, line)
-    offsets = _offsets(points, order, line, step, cell)
+    offsets = _offsets(points, order, line, step, cell, seam, motion)
     beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
-    return Spin(round(step / (2 * np.pi) * _TURN), usual, beams)
+    pose = np.concatenate([[seam / (2 * np.pi) * _TURN], motion * _MOTION_UNITS])
+    return Spin(round(step / (2 * np.pi) * _TURN), usual, beams, pose)
 
 
 def line_starts(points: np.ndarray) -> np.ndarray:
@@ -111,10 +125,13 @@ def _windows(count: int, window: int, windows: int) -> np.ndarray:
     return starts[:, None] + np.arange(window)
 
 
-def _step(points: np.ndarray, order: np.ndarray, line: np.ndarray) -> tuple[float, int]:
+def _step(
+    points: np.ndarray, order: np.ndarray, line: np.ndarray, seam: float, motion: np.ndarray
+) -> tuple[float, int]:
     """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
     at = _windows(len(order), *_STEP_WINDOWS)
-    azimuth = np.arctan2(points[1, order[at]], points[0, order[at]])
+    x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
+    azimuth = np.arctan2(y, x)
     turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
     line = line[at]
     turns = turns[(line[:, 1:] == line[:, :-1]) & (np.abs(turns) > 1e-5)]
@@ -143,37 +160,130 @@ def _step(points: np.ndarray, order: np.ndarray, line: np.ndarray) -> tuple[floa
 
 def _cones(
     points: np.ndarray, order: np.ndarray, line: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return slope and height of each line: z = slope * hypot(x, y) + height, outliers apart."""
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the seam, the motion and the slope and height of each line's cone.
+
+    Most sensors stood upright at the origin. Clouds that were corrected for the motion of a sweep,
+    or moved to another frame, are as if it had moved and tilted by the time, which the azimuth
+    tells from a seam on.
+    """
     lines = int(line[-1]) + 1
     every = max(1, len(order) // _CONE_POINTS)
-    x, y, z = points[:, order[::every]]
-    line = line[::every]
-    r = np.hypot(x, y)
-    weight = np.ones(len(r))
+    points, line = points[:, order[::every]], line[::every]
+    seam, motion = 0.0, np.zeros(len(_MOTION_UNITS))
+    misfit, _, *cones = _adjusted(points, line, seam, rounds=4)
+    if misfit > _STILL:
+        some = points[:, ::_SEAM_EVERY], line[::_SEAM_EVERY]
+        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, seam, rounds=3, moves=True)[0])
+        moved = _adjusted(points, line, likely, rounds=7, moves=True)
+        if moved[0] < _MOVED * misfit:
+            seam, (_, motion, *cones) = likely, moved
+    present = np.flatnonzero(np.bincount(line, minlength=lines))
+    slopes, heights = np.zeros((2, lines))
+    slopes[present], heights[present] = cones
+    return seam, motion, slopes, heights
+
+
+def _turned(x: np.ndarray, y: np.ndarray, seam: float) -> np.ndarray:
+    """Return the part of a turn, -1/2 to 1/2, that lies between the seam's opposite and a point."""
+    return (np.arctan2(y, x) - seam) / (2 * np.pi) % 1 - 0.5
+
+
+def _seen(
+    x: np.ndarray, y: np.ndarray, motion: np.ndarray, turned: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return x and y as the sensor saw them."""
+    return x - motion[0] - motion[2] * turned, y - motion[1] - motion[3] * turned
+
+
+def _corrected(
+    x: np.ndarray, y: np.ndarray, seam: float, motion: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return x and y as the sensor saw them, the azimuth being that from the sensor's place."""
+    if not motion.any():
+        return x, y
+    return _seen(x, y, motion, _turned(*_seen(x, y, motion, _turned(x, y, seam)), seam))
+
+
+def _adjusted(
+    points: np.ndarray, line: np.ndarray, seam: float, rounds: int, moves: bool = False
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean misfit in cells, the motion, and slopes and heights: z = slope * r + height.
+
+    Gauss and Newton's method with Cauchy's weights.
+
+    Parameters
+    ----------
+    points : ndarray, shape (3, N), float64
+    line : ndarray, shape (N,), integer
+        Ascending. Slopes and heights are of those lines that there are.
+    seam : float
+    rounds : int
+    moves : bool
+        Whether to look for a motion.
+    """
+    x, y, z = points
+    starts = np.flatnonzero(np.diff(line, prepend=-1))
+    line = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
+    turned = _turned(x, y, seam) if moves else 0.0
+    motion = np.zeros(len(_MOTION_UNITS))
+    # Near the origin are no beams.
+    weight = known = np.minimum(np.hypot(x, y) / _NEAR, 1.0) ** 2
 
     def total(values):
-        return np.bincount(line, weight * values, lines)
+        return np.add.reduceat(weight * values, starts, axis=-1)
 
-    for _ in range(4):
-        number = np.maximum(total(1.0), 1e-9)
-        mean_r, mean_z = total(r) / number, total(z) / number
-        variance = total(r * r) - number * mean_r**2
-        covariance = total(r * z) - number * mean_r * mean_z
+    def off_lines(values):
+        """Return what a regression on r leaves in each line, and its mean and slope."""
+        mean = total(values) / number
+        slope = np.where(is_wide, total(aside * values) / variance, 0)
+        return values - mean[..., line] - slope[..., line] * aside, mean, slope
+
+    for _ in range(rounds):
+        from_x, from_y = _seen(x, y, motion, turned)
+        if moves:
+            turned = _turned(from_x, from_y, seam)
+        r = np.maximum(np.hypot(from_x, from_y), 1e-9)
+        c, s = from_x / r, from_y / r
+        tilt = (motion[5] + motion[7] * turned) * c + (motion[6] + motion[8] * turned) * s
+        number = np.maximum(total(np.ones(len(r))), 1e-9)
+        mean_r = total(r) / number
+        aside = r - mean_r[line]
+        variance = total(aside * aside)
         # A line at one distance alone is a cone through the origin.
-        through_origin = mean_z / np.maximum(mean_r, 1e-9)
         is_wide = variance > 1e-6 * number * np.maximum(mean_r, 1) ** 2
-        slope = np.where(is_wide, covariance / np.where(is_wide, variance, 1), through_origin)
-        height = mean_z - slope * mean_r
-        misfit = np.abs(z - slope[line] * r - height[line])
-        scale = np.maximum(total(misfit) / number, 1)
-        # Cauchy's weights.
-        weight = 1 / (1 + (misfit / (2 * scale[line])) ** 2)
-    return slope, height
+        variance = np.where(is_wide, variance, 1)
+        error, mean, slope = off_lines(z - motion[4] * turned - tilt * r)
+        narrow = np.where(is_wide, 0, mean / np.maximum(mean_r, 1e-9))
+        slope = slope + narrow
+        error -= narrow[line] * aside
+        scale = np.maximum(total(np.abs(error)) / number, 0.3)
+        weight = known / (1 + (error / (2 * scale[line])) ** 2)
+        if moves:
+            across = -slope[line]
+            columns = np.stack([across * c, across * s, r * c, r * s])
+            columns = np.concatenate(
+                [columns[:2], columns[:2] * turned, turned[None], columns[2:], columns[2:] * turned]
+            )
+            columns, *_ = off_lines(columns)
+            weighted = columns * weight
+            normal = np.einsum("in,jn->ij", weighted, columns)
+            # What a scan does not tell stays as it is.
+            normal[np.diag_indices(len(normal))] *= 1 + 1e-4
+            normal[np.diag_indices(len(normal))] += 1e-9
+            motion += np.linalg.solve(normal, (weighted * error).sum(axis=1))
+    misfit = (weight * np.abs(error)).sum() / max(weight.sum(), 1e-9)
+    return misfit, motion, slope, mean - slope * mean_r
 
 
 def _offsets(
-    points: np.ndarray, order: np.ndarray, line: np.ndarray, step: float, cell: float
+    points: np.ndarray,
+    order: np.ndarray,
+    line: np.ndarray,
+    step: float,
+    cell: float,
+    seam: float,
+    motion: np.ndarray,
 ) -> np.ndarray:
     """Return the distance in cells at which each line's beam passes the axis.
 
@@ -181,7 +291,7 @@ def _offsets(
     """
     lines = int(line[-1]) + 1
     at = _windows(len(order), *_OFFSET_WINDOWS)
-    x, y = points[0, order[at]], points[1, order[at]]
+    x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
     r = np.maximum(np.hypot(x, y), 1e-9)
     change = np.diff(1 / r)
     row, i = np.nonzero(np.abs(change) > _LEAST_CHANGE * cell)

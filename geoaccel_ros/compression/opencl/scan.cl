@@ -62,7 +62,19 @@
 #define PHASE_GAIN 2
 #define STEP_GAIN 3
 #define OFFSETS 4
-#define PARAMETERS 5
+// Where the sensor was and how it stood: since the azimuth SEAM it has turned from -1/2 to 1/2. Its place in 1/256 of
+// a cell, its tilt in slopes towards x and y (2^16 is 1), and what of both changes by turn.
+#define SEAM 5
+#define PLACE_X 6
+#define PLACE_Y 7
+#define MOTION_X 8
+#define MOTION_Y 9
+#define MOTION_Z 10
+#define TILT_X 11
+#define TILT_Y 12
+#define TILTING_X 13
+#define TILTING_Y 14
+#define PARAMETERS 15
 
 uint class_of(ulong value)
 {
@@ -187,6 +199,24 @@ typedef struct {
     long last_error, smooth_error;
 } range_t;
 
+// The sensor's place and tilt.
+typedef struct {
+    long x, y, z, tilt_x, tilt_y;
+} pose_t;
+
+pose_t pose_of(uint azimuth, global const int *parameters)
+{
+    // In 2^-32 of a turn.
+    const long turned = (int)(azimuth - (uint)parameters[SEAM] - (1u << 31));
+    pose_t pose;
+    pose.x = parameters[PLACE_X] + ((parameters[MOTION_X] * turned) >> 32);
+    pose.y = parameters[PLACE_Y] + ((parameters[MOTION_Y] * turned) >> 32);
+    pose.z = (parameters[MOTION_Z] * turned) >> 32;
+    pose.tilt_x = parameters[TILT_X] + ((parameters[TILTING_X] * turned) >> 32);
+    pose.tilt_y = parameters[TILT_Y] + ((parameters[TILTING_Y] * turned) >> 32);
+    return pose;
+}
+
 typedef struct {
     uint azimuth;
     // Of the step, in 1/256.
@@ -255,11 +285,13 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
         s->line = line;
     }
     direction_t d;
+    pose_t pose;
     long multiple = 0;
 #ifndef DECODE
     {
         // The beam passes the axis at a distance of `offset`.
-        const long x = fine[point], y = fine[count + point];
+        pose = pose_of(s->azimuth + (uint)parameters[USUAL] * (uint)step, parameters);
+        const long x = fine[point] - pose.x, y = fine[count + point] - pose.y;
         d = direction_of(s->azimuth, sines);
         const long across = ((d.c * y - d.s * x) >> 30) - offset, along = (d.c * x + d.s * y) >> 30;
         long ahead;
@@ -282,12 +314,14 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
         s->since = (uint)clamp((long)s->since + clamp(multiple >> 1, -16L, 16L), 0L, 15L);
     s->azimuth += (uint)multiple * (uint)step;
     d = direction_of(s->azimuth, sines);
+    pose = pose_of(s->azimuth, parameters);
 
     // The beam runs along x or along y.
     const bool on_x = magnitude_of(d.c) >= magnitude_of(d.s);
     const bool backwards = (on_x ? d.c : d.s) < 0;
     long along_of_r = on_x ? d.c : d.s, across_of_r = on_x ? d.s : d.c;
-    long along_offset = ((on_x ? -d.s : d.c) * offset) >> 30, across_offset = ((on_x ? d.c : -d.s) * offset) >> 30;
+    long along_offset = (((on_x ? -d.s : d.c) * offset) >> 30) + (on_x ? pose.x : pose.y);
+    long across_offset = (((on_x ? d.c : -d.s) * offset) >> 30) + (on_x ? pose.y : pose.x);
     global int *along_cells = cells + (on_x ? 0 : count), *across_cells = cells + (on_x ? count : 0);
     long along = along_cells[point], across = across_cells[point];
     if (backwards) {
@@ -320,7 +354,8 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
     }
 
     const long x = on_x ? along : across, y = on_x ? across : along;
-    const long beside = ((d.c * y - d.s * x) >> 22) - offset, r = (d.c * x + d.s * y) >> 22;
+    const long from_x = x * 256 - pose.x, from_y = y * 256 - pose.y;
+    const long beside = ((d.c * from_y - d.s * from_x) >> 30) - offset, r = (d.c * from_x + d.s * from_y) >> 30;
     if (r > 256) {
         // A cell tells the angle the better the further it is away.
         const ulong weight = min((ulong)(r * r) >> 16, (ulong)1 << 24) + 1;
@@ -339,7 +374,8 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
     s->range_scale = min((s->range_scale + s->range_last) >> 1, 65536L);
     update_range(&s->range, r);
 
-    const long cone = ((slope * r) >> 16) + height;
+    const long tilt = (pose.tilt_x * d.c + pose.tilt_y * d.s) >> 30;
+    const long cone = (((slope + tilt) * r) >> 16) + height + pose.z;
     const long above = s->quick_error < s->slow_error ? s->quick : s->slow;
     const uint heights = scale_of((ulong)s->height_scale >> 4, HEIGHTS);
     long z = code_cell(coder, HEIGHT_AT + heights * SCALE, true, cone + above, cells[2 * (ulong)count + point]);
