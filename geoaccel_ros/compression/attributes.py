@@ -5,9 +5,11 @@ chunk: from those just before it, or from the nearest of the points just before 
 are known. A section is
 
 - the predictor, one byte: 0 the value before, 1 the mean of the two before, 2 the line through
-  them, 3 the weighted mean of three neighbours;
-- the value that stands before each chunk's first, int64;
-- the events of the residuals (:mod:`.rans`), in the chunks of the values; attributes.cl says which.
+  them, 3 the weighted mean of three neighbours, 4 the next in a cycle;
+- for 0 to 3 the value that stands before each chunk's first, int64; for 4 the places of the cycle
+  less 1, one byte, and the value at each of them, one byte;
+- the events of the residuals, or of the ways along the cycle (:mod:`.rans`), in the chunks of the
+  values; attributes.cl says which.
 """
 
 import struct
@@ -22,19 +24,22 @@ from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder, costs, prior
 
-PREVIOUS, MEAN, LINEAR, NEAREST = range(4)
+PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
 
 # As in window.cl and attributes.cl.
 CHUNK = 2048
 _WINDOW = 32
 _NEIGHBOURS = 3
 _SPREADS, _LEVELS, _NEARS = 19, 8, 4
-CONTEXTS = 1 + _SPREADS * _LEVELS * (8 * _NEARS + 2 * 3) + 2 * 3 * 14
+CONTEXTS = 1 + _SPREADS * _LEVELS * (8 * _NEARS + 2 * 3) + 2 * 3 * 14 + 32
+_MAX_CYCLE = 256
 
 _POSITION_BITS = 21
 # Chunks on which predictors are compared, at most.
 _COMPARED = 4
-_HEAD = struct.Struct("<Bq")
+_CENTRE = struct.Struct("<q")
+# Places of a cycle that are passed for each value, at most.
+_LONGEST_WAY = 3.0
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,12 @@ class AttributeCoder:
             axis=1,
         ).reshape(-1)
         options = f"-DNEIGHBOURS={neighbours}"
-        self._count, self._emit, self._decode = (
-            device.program("attributes.cl", (way, options)).code_values
+        programs = {
+            way: device.program("attributes.cl", (way, options))
             for way in ("-DCOUNT", "-DEMIT", "-DDECODE")
-        )
+        }
+        self._values = {way: each.code_values for way, each in programs.items()}
+        self._cycles = {way: each.code_cycles for way, each in programs.items()}
         self._sums = PrefixSums(device)
 
     def encode(
@@ -170,20 +177,18 @@ class AttributeCoder:
         Parameters
         ----------
         values : ndarray, shape (N,), int64
+            N is not 0.
         neighbours : Neighbours or None
             Of the points that the values belong to; None where their positions are not known.
         predictor : int or None
             None: that whose events cost least on a few chunks.
         """
+        models = self._models(values, neighbours)
         if predictor is None:
-            predictor = self._best_predictor(values, neighbours)
-        centre = int(values[0]) if len(values) else 0
-        chunks = -(-len(values) // CHUNK)
-        buffer = self._device.upload("attribute_values", values)
-        events, starts = self._events(
-            buffer, len(values), (0, 1, chunks), predictor, centre, neighbours
-        )
-        return _HEAD.pack(predictor, centre) + self._entropy.encode(events, starts, self._prior)
+            predictor = self._cheapest(models, len(values))
+        model = models[predictor]
+        events, starts = self._events(model, len(values), (0, 1, _chunks(len(values))))
+        return model.head + self._entropy.encode(events, starts, self._prior)
 
     def decode(
         self,
@@ -197,6 +202,7 @@ class AttributeCoder:
         ----------
         section : memoryview
         count : int
+            Not 0.
         find_neighbours : callable
             Returns the points' neighbours, None where their positions are not known; called if
             they are needed.
@@ -206,59 +212,124 @@ class AttributeCoder:
         CodecError
             If the section is damaged.
         """
-        if len(section) < _HEAD.size:
-            raise CodecError("damaged stream: a field's section is cut short")
-        predictor, centre = _HEAD.unpack_from(section)
-        neighbours = find_neighbours() if predictor == NEAREST else None
-        if predictor > NEAREST or (predictor == NEAREST and neighbours is None):
-            raise CodecError("damaged stream: unknown prediction of a field")
-        chunks = -(-count // CHUNK)
-        stream = self._entropy.open(section[_HEAD.size :], chunks, self._prior, "attributes")
-        if not count:
-            return np.empty(0, np.int64)
+        predictor = section[0] if len(section) else -1
         buffer = self._device.buffer("attribute_values", 8 * count)
-        self._launch(
-            self._decode, buffer, count, (0, 1, chunks), predictor, centre, neighbours,
-            *stream.arguments,
-        )  # fmt: skip
+        if predictor == CYCLE:
+            cycle, events_at = _read_cycle(section)
+            model = self._cycle_model(buffer, cycle)
+        else:
+            events_at = 1 + _CENTRE.size
+            if len(section) < events_at:
+                raise CodecError("damaged stream: a field's section is cut short")
+            neighbours = find_neighbours() if predictor == NEAREST else None
+            if not PREVIOUS <= predictor <= NEAREST or (predictor == NEAREST) != bool(neighbours):
+                raise CodecError("damaged stream: unknown prediction of a field")
+            (centre,) = _CENTRE.unpack_from(section, 1)
+            model = self._value_model(buffer, predictor, centre, neighbours)
+        chunks = _chunks(count)
+        stream = self._entropy.open(section[events_at:], chunks, self._prior, "attributes")
+        self._launch(model, "-DDECODE", count, (0, 1, chunks), *stream.arguments)
         stream.finish()
-        return self._device.download(buffer, count, "i8")
+        values = self._device.download(buffer, count, "i8")
+        return cycle[values].astype(np.int64) if predictor == CYCLE else values
 
-    def _best_predictor(self, values: np.ndarray, neighbours: Neighbours | None) -> int:
-        chunks = -(-len(values) // CHUNK)
-        if not chunks:
-            return PREVIOUS
-        compared = min(_COMPARED, chunks)
-        every = chunks // compared
+    def _models(self, values: np.ndarray, neighbours: Neighbours | None) -> dict[int, "_Model"]:
+        """Return each model that can code these values, with them, by its predictor."""
         buffer = self._device.upload("attribute_values", values)
-        candidates = [PREVIOUS, MEAN, LINEAR] + [NEAREST] * (neighbours is not None)
+        along = (
+            (PREVIOUS, MEAN, LINEAR) if neighbours is None else (PREVIOUS, MEAN, LINEAR, NEAREST)
+        )
+        models = {
+            predictor: self._value_model(buffer, predictor, int(values[0]), neighbours)
+            for predictor in along
+        }
+        cycle = _cycle_of(values) if neighbours is None else None
+        if cycle is not None:
+            places = np.zeros(_MAX_CYCLE, np.int64)
+            places[cycle] = np.arange(len(cycle))
+            buffer = self._device.upload("attribute_places", places[values])
+            models[CYCLE] = self._cycle_model(buffer, cycle)
+        return models
+
+    def _value_model(
+        self, buffer: cl.Buffer, predictor: int, centre: int, neighbours: Neighbours | None
+    ) -> "_Model":
+        words, stride = (buffer, 0) if neighbours is None else (neighbours.words, neighbours.stride)
+        arguments = predictor, np.int64(centre), words, stride
+        return _Model(self._values, bytes([predictor]) + _CENTRE.pack(centre), buffer, arguments)
+
+    def _cycle_model(self, buffer: cl.Buffer, cycle: np.ndarray) -> "_Model":
+        head = bytes([CYCLE, len(cycle) - 1]) + cycle.astype(np.uint8).tobytes()
+        return _Model(self._cycles, head, buffer, (len(cycle),))
+
+    def _cheapest(self, models: dict[int, "_Model"], count: int) -> int:
+        """Return the predictor of the model whose events cost least on a few chunks."""
+        compared = min(_COMPARED, _chunks(count))
+        every = _chunks(count) // compared
         cost = {}
-        for predictor in candidates:
-            events, starts = self._events(
-                buffer, len(values), (every // 2, every, compared), predictor, int(values[0]),
-                neighbours,
-            )  # fmt: skip
-            cost[predictor] = self._costs[
-                self._device.download(events, int(starts[-1]), "u2")
-            ].sum()
+        for predictor, model in models.items():
+            events, starts = self._events(model, count, (every // 2, every, compared))
+            on_host = self._device.download(events, int(starts[-1]), "u2")
+            cost[predictor] = self._costs[on_host].sum()
         return min(cost, key=cost.get)
 
-    def _events(self, buffer, count, chunks, predictor, centre, neighbours):
-        """Return the events of these chunks (first, step, number), and where each one's begin."""
+    def _events(
+        self, model: "_Model", count: int, chunks: tuple[int, int, int]
+    ) -> tuple[cl.Buffer, np.ndarray]:
+        """Return the events of chunks (first, step, number), and where each one's begin."""
         device = self._device
         number = chunks[2]
         starts = device.buffer("attribute_starts", 4 * (number + 1))
-        arguments = buffer, count, chunks, predictor, centre, neighbours
-        self._launch(self._count, *arguments, starts)
+        self._launch(model, "-DCOUNT", count, chunks, starts)
         self._sums.exclusive(starts, number)
         on_host = device.download(starts, number + 1, "u4")
         events = device.buffer("attribute_events", 2 * int(on_host[-1]))
-        self._launch(self._emit, *arguments, starts, events)
+        self._launch(model, "-DEMIT", count, chunks, starts, events)
         return events, on_host
 
-    def _launch(self, kernel, buffer, count, chunks, predictor, centre, neighbours, *coder):
-        words, stride = (buffer, 0) if neighbours is None else (neighbours.words, neighbours.stride)
+    def _launch(self, model: "_Model", way: str, count: int, chunks: tuple, *coder) -> None:
         self._device.launch_serial(
-            kernel, chunks[2],
-            buffer, count, *chunks, predictor, np.int64(centre), words, stride, *coder,
-        )  # fmt: skip
+            model.kernels[way], chunks[2], model.buffer, count, *chunks, *model.arguments, *coder
+        )
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A way to code a sequence: kernels by way of compilation, section's head, and arguments."""
+
+    kernels: dict[str, cl.Kernel]
+    head: bytes
+    buffer: cl.Buffer
+    arguments: tuple
+
+
+def _chunks(count: int) -> int:
+    return -(-count // CHUNK)
+
+
+def _cycle_of(values: np.ndarray) -> np.ndarray | None:
+    """Return the values in the order in which they come round; None if they do not."""
+    if values.min() < 0 or values.max() >= _MAX_CYCLE:
+        return None
+    pairs = values[:-1] * _MAX_CYCLE + values[1:]
+    follows = np.bincount(pairs, minlength=_MAX_CYCLE**2).reshape(_MAX_CYCLE, _MAX_CYCLE)
+    is_used = np.bincount(values, minlength=_MAX_CYCLE) > 0
+    follows[:, ~is_used] = -1
+    cycle = [int(values[0])]
+    # Each time the one that follows most often of those not seen yet.
+    for _ in range(int(is_used.sum()) - 1):
+        follows[:, cycle[-1]] = -1
+        cycle.append(int(follows[cycle[-1]].argmax()))
+    cycle = np.array(cycle)
+    places = np.zeros(_MAX_CYCLE, np.int64)
+    places[cycle] = np.arange(len(cycle))
+    ways = (np.diff(places[values]) - 1) % len(cycle) + 1
+    return cycle if len(ways) and ways.mean() <= _LONGEST_WAY else None
+
+
+def _read_cycle(section: memoryview) -> tuple[np.ndarray, int]:
+    """Return the values of a cycle's places, and where the section's events begin."""
+    end = 2 + section[1] + 1 if len(section) > 1 else len(section) + 1
+    if len(section) < end:
+        raise CodecError("damaged stream: a field's section is cut short")
+    return np.frombuffer(section[2:end], np.uint8), end

@@ -24,7 +24,8 @@
 #define SIGNS_AT (1 + SPREADS * LEVELS * NEARS * CLASS_CONTEXTS)
 #define MANTISSAS_AT (SIGNS_AT + 2 * SPREADS * LEVELS * 3)
 #define MANTISSA_CLASSES 14
-#define CONTEXTS (MANTISSAS_AT + 2 * 3 * MANTISSA_CLASSES)
+#define CYCLES_AT (MANTISSAS_AT + 2 * 3 * MANTISSA_CLASSES)
+#define CONTEXTS (CYCLES_AT + 32)
 
 typedef struct {
     long value;
@@ -163,6 +164,40 @@ kernel void code_values(global long *values, uint count, uint first, uint every,
         a = value;
         before = last;
         last = residual < 0 ? 0 - (ulong)residual : (ulong)residual;
+    }
+    CLOSE_CODER(coder, item);
+}
+
+#define MAX_CYCLE 256
+
+// Values that come round and round with some left out, as the rings of a spinning lidar in the order of its
+// shots: numbers below `size`, their places in the cycle. From one to the next each place on the way is told to
+// be the next or not; contexts: in which of the last three rounds it was there, whether the place before it is
+// there in this one, and whether the place after it was in the last.
+kernel void code_cycles(global long *values, uint count, uint first, uint every, uint chunks, uint size, CODER)
+{
+    const uint item = get_global_id(0);
+    if (item >= chunks)
+        return;
+    coder_t coder = OPEN_CODER(item);
+    const ulong begin = (ulong)(first + item * every) * CHUNK, end = min(begin + CHUNK, (ulong)count);
+    uchar rounds[MAX_CYCLE];
+    for (uint place = 0; place < MAX_CYCLE; ++place)
+        rounds[place] = 0;
+    uint place = 0, is_there = 1;
+    for (ulong i = begin; i < end; ++i) {
+        const uint wanted = (uint)values[i];
+        // After all others it must be the same again.
+        for (uint steps = 1; steps <= size; ++steps) {
+            place = place + 1 < size ? place + 1 : 0;
+            const uint after = place + 1 < size ? place + 1 : 0;
+            const uint context = CYCLES_AT + (rounds[place] & 7 | is_there << 3 | (rounds[after] & 1) << 4);
+            is_there = steps == size || code_bit(&coder, context, place == wanted);
+            rounds[place] = (uchar)(rounds[place] << 1 | is_there);
+            if (is_there)
+                break;
+        }
+        values[i] = place;
     }
     CLOSE_CODER(coder, item);
 }
