@@ -37,10 +37,10 @@ _MAX_SLOPE = 2**22
 _MAX_HEIGHT = 2**25
 MAX_CELL = 2**23
 
-# Points that a fit uses, about; its rounds, and those before the knots join.
+# Points that a fit uses, about; its rounds, and those before the knots join, if they are needed.
 _SAMPLE = 12000
 _ROUNDS = 7
-_ROUNDS_WITHOUT_KNOTS = 2
+_STRAIGHT_ROUNDS = 3
 # Nearer points tell little; residuals below this are the coordinates' own resolution: metres.
 _NEAR = 0.5
 _FINEST = 3e-4
@@ -79,10 +79,15 @@ class Beams:
     tilts: np.ndarray
     offsets: np.ndarray
 
+    @property
+    def bent(self) -> bool:
+        """Whether there are knots."""
+        return bool(self.tilts.any() or self.offsets.any())
+
     def to_bytes(self) -> bytes:
         """Return the section."""
         values = [np.diff(self.slopes, prepend=0), np.diff(self.heights, prepend=0)]
-        bent = bool(self.tilts.any() or self.offsets.any())
+        bent = self.bent
         knots = [self.tilts, self.offsets] if bent else []
         return b"".join(
             (
@@ -124,7 +129,7 @@ class Beams:
         return cls(slopes, heights, tilts, offsets)
 
     def upload(self, device: Device) -> tuple[cl.Buffer | int, ...]:
-        """Return what kernels take: slopes, heights, their number, tilts, offsets."""
+        """Return what kernels take: slopes, heights, their number, if bent, tilts and offsets."""
         slopes, heights, tilts, offsets = (
             device.upload(f"beam_{name}", (values * finer).astype(np.int32))
             for name, values, finer in (
@@ -134,7 +139,7 @@ class Beams:
                 ("offsets", self.offsets, _FINER_HEIGHT),
             )
         )
-        return slopes, heights, len(self.slopes), tilts, offsets
+        return slopes, heights, len(self.slopes), int(self.bent), tilts, offsets
 
 
 NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 4)
@@ -227,11 +232,13 @@ def _fit_rings(
     rings = (np.cumsum(populated) - 1)[rings[used]]
     knot, part = _knots(azimuth)
     tilts, offsets = np.zeros(KNOTS), np.zeros(KNOTS)
-    bend, weights = np.zeros(len(z)), np.ones(len(z))
+    bend, weights, middle = np.zeros(len(z)), np.ones(len(z)), np.inf
     for round_ in range(_ROUNDS):
+        if round_ == _STRAIGHT_ROUNDS and middle < 2 * _FINEST:
+            break
         a, b = _lines(rho, z - bend, weights, rings, count)
         straight = z - a[rings] * rho - b[rings]
-        if round_ >= _ROUNDS_WITHOUT_KNOTS:
+        if round_ >= _STRAIGHT_ROUNDS:
             tilts, offsets = _bends(rho, straight, weights, knot, part, 1e-9, 1e-9)
             bend = _at_azimuth(offsets, knot, part) + _at_azimuth(tilts, knot, part) * rho
         residuals = np.abs(straight - bend)

@@ -36,6 +36,9 @@ _CHILDREN = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 _MIN_RUN = 16
 _MAX_ITEMS = 16384
 
+# Nodes of a chunk, as powers of two: for clouds of few cells, whose chunks weigh more, and others.
+_FEW_CELLS = 2**16
+_CHUNK_BITS_OF_FEW = 13
 _CHUNK_BITS = 12
 _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 # As in nodes.cl.
@@ -169,7 +172,7 @@ class Octree:
             events, starts, sizes = self.occupancy_events(leaves, cells, depth, origin, beams)
             sections["occupancy"] = b"".join(
                 (
-                    bytes([_CHUNK_BITS]),
+                    bytes([_chunk_bits(cells)]),
                     encode_numbers(sizes[1:depth]),
                     self._entropy.encode(
                         events, starts, self._occupancy_priors[kind_of(sizes, beams)]
@@ -269,7 +272,8 @@ class Octree:
         device = self._device
         occupancy, level_starts = self._build_levels(leaves, cells, depth)
         sizes = np.append(np.diff(level_starts.astype(np.int64)), cells)
-        nodes = np.concatenate([_chunk_sizes(size, _CHUNK_BITS) for size in sizes[:depth]])
+        bits = _chunk_bits(cells)
+        nodes = np.concatenate([_chunk_sizes(size, bits) for size in sizes[:depth]])
         starts = np.append(0, np.cumsum(_EVENTS_PER_NODE * nodes)).astype(np.uint32)
         events = device.buffer("events", 2 * int(starts[-1]))
         coder = device.upload("event_starts", starts), events
@@ -277,7 +281,7 @@ class Octree:
         def code(level: int, descriptions: cl.Buffer, children: cl.Buffer) -> tuple[cl.Buffer, int]:
             first = int(level_starts[level])
             self._code_level(
-                self._emit_nodes, sizes, level, _CHUNK_BITS,
+                self._emit_nodes, sizes, level, bits,
                 descriptions, occupancy, first, children, coder,
             )  # fmt: skip
             return occupancy, first
@@ -513,6 +517,10 @@ def _levels(
     if first != len(occupancy) or size != count:
         raise CodecError("damaged stream: the octree does not fit its number of cells")
     return levels, first_child
+
+
+def _chunk_bits(cells: int) -> int:
+    return _CHUNK_BITS_OF_FEW if cells < _FEW_CELLS else _CHUNK_BITS
 
 
 def _chunk_count(nodes: int, chunk_bits: int) -> int:

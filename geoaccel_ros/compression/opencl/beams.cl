@@ -16,25 +16,20 @@ uint integer_root(ulong v)
     return root;
 }
 
-// floor(numerator / denominator), for quotients up to 2^12 and a denominator below 2^26 that is not 0: an estimate
-// made exact, as of the root, where a division of 64 bits would take long.
-uint small_quotient(ulong numerator, uint denominator)
+// By how much to shift a number right, so that it has `bits` bits or less: divisions of 32 bits are quick.
+uint excess_bits(uint v, uint bits)
 {
-    uint quotient = (uint)(int)((float)(long)numerator / (float)(int)denominator);
-    while ((ulong)quotient * denominator > numerator)
-        --quotient;
-    while ((ulong)(quotient + 1) * denominator <= numerator)
-        ++quotient;
-    return quotient;
+    return (uint)max(32 - (int)bits - (int)clz(v), 0);
 }
 
 // Azimuth as quadrant and |y| / (|x| + |y|): 0 to below 4, in 1/4096.
 uint diamond_angle(int x, int y)
 {
-    const uint ax = abs(x), ay = abs(y);
-    if (ax + ay == 0)
+    uint ax = abs(x), ay = abs(y);
+    const uint shift = excess_bits(ax + ay, 20), sum = (ax + ay) >> shift;
+    if (sum == 0)
         return 0;
-    const uint part = small_quotient((ulong)((x < 0) == (y < 0) ? ay : ax) << 12, ax + ay);
+    const uint part = (((x < 0) == (y < 0) ? ay : ax) >> shift << 12) / sum;
     const uint quadrant = y < 0 ? (x < 0 ? 2 : 3) : (x < 0 ? 1 : 0);
     return quadrant << 12 | min(part, 4095u);
 }
@@ -63,13 +58,6 @@ uint biased(long v)
     return (uint)(clamp(v, -127L, 127L) + 128);
 }
 
-// value / rho in 1/1024, towards 0; |value| is at most rho.
-int fraction_of(int value, uint rho)
-{
-    const int fraction = (int)small_quotient((ulong)abs(value) << 10, rho);
-    return value < 0 ? -fraction : fraction;
-}
-
 // What code_node wants to know of the beams around a node's centre (x, y, z in half cells of the sensor's frame),
 // whose edge is 2^size_bits half cells; lengths are in 1/64 of the edge:
 // bits 0-7 height of the nearest beam above the centre, 8-15 and 16-23 how far the beams above and below it are,
@@ -77,13 +65,17 @@ int fraction_of(int value, uint rho)
 // 40-41 steepness, 42-43 beams that pass through, 44-47 its angle as seen from the sensor, in half octaves.
 // *hint is the beam at the parent's centre, where the search begins; it becomes the node's.
 ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slopes, global const int *heights,
-                    uint beams, global const int *tilts, global const int *offsets, uint *hint)
+                    uint beams, uint bent, global const int *tilts, global const int *offsets,
+                    uint *hint)
 {
     const ulong square = (ulong)((long)x * x + (long)y * y);
     const uint rho = integer_root(square);
-    const uint azimuth = diamond_angle(x, y);
-    const long tilt = at_azimuth(tilts, azimuth);
-    const long target = ((long)z << 8) - at_azimuth(offsets, azimuth);
+    long tilt = 0, target = (long)z << 8;
+    if (bent) {
+        const uint azimuth = diamond_angle(x, y);
+        tilt = at_azimuth(tilts, azimuth);
+        target -= at_azimuth(offsets, azimuth);
+    }
     // Heights above the centre; slopes ascend.
     uint nearest = min(*hint, beams - 1);
     long height = beam_height(slopes, heights, nearest, tilt, rho) - target, above = LONG_MAX, below = LONG_MIN;
@@ -114,10 +106,12 @@ ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slope
     const long gap_above = above == LONG_MAX ? 255 : clamp((above - height) >> shift, 0L, 255L);
     const long gap_below = below == LONG_MIN ? 255 : clamp((height - below) >> shift, 0L, 255L);
     height >>= shift;
-    // A quarter edge is 16 units.
+    // A quarter edge is 16 units. The reciprocal of rho has 16 bits, cosine and sine are in 1/1024.
     const long slope = slopes[nearest] + tilt;
-    const long rise_x = rho ? slope * fraction_of(x, rho) >> 26 : 0;
-    const long rise_y = rho ? slope * fraction_of(y, rho) >> 26 : 0;
+    const uint shortened = excess_bits(rho, 16);
+    const long reciprocal = 0xffffffffu / max(rho >> shortened, 1u);
+    const long rise_x = slope * (((x >> shortened) * reciprocal) >> 22) >> 26;
+    const long rise_y = slope * (((y >> shortened) * reciprocal) >> 22) >> 26;
     const ulong reach = 32 + abs(rise_x) + abs(rise_y);
     const uint passing = (abs(height) < reach) + (gap_above < 255 && abs(height + gap_above) < reach) +
                          (gap_below < 255 && abs(height - gap_below) < reach);
