@@ -3,8 +3,8 @@
 Points are coded in the order of their lines (:mod:`.lines`), in chunks of 1024 that are decoded
 independently. scan.cl says how. A section is
 
-- the model: 0 linear, 1 spin; plus 2 if the points at the origin, which many sensors send for beams
-  without a return, are told by a flag;
+- the model: 0 linear, 1 spin; plus 2 if the points where the sensor was, which many sensors send
+  for beams without a return, are told by a flag (linear: those at the origin);
 - for the spin model: the number of line starts, a number as in :mod:`.rans` (0: the lines are those
   of the order), and the length of each line but the last; int32 the step of azimuth in 2**-32 of
   a turn; four bytes: the usual multiple, the loop's gains for phase and step (shifts), and 1 if
@@ -41,7 +41,9 @@ CHUNK = 1024
 _NEAR, _FAR, _FRACTIONS = 4, 26, 8
 _SCALE, _COARSE = _NEAR * _FRACTIONS + _FAR, _NEAR + _FAR
 _MODEL_AT = 5
-SPIN_CONTEXTS = _MODEL_AT + 32 * _COARSE + 4 * (6 * _SCALE + 10 * _COARSE) + (4 * 12 + 12) * _SCALE
+SPIN_CONTEXTS = (
+    _MODEL_AT + (32 + 3) * _COARSE + 4 * (6 * _SCALE + 10 * _COARSE) + (4 * 12 + 12) * _SCALE
+)
 LINEAR_CONTEXTS = _MODEL_AT + 3 * 4 * (6 * _SCALE + 8 * _COARSE)
 SPIN_LIMIT = 2**22
 _SINES = 4096
@@ -205,6 +207,8 @@ class Scan:
         found = spinning.fit(points, order, line[seen], step)
         if found is None:
             return linear
+        has_origins |= int(found.unreturned > 1 / _RARE)
+        arguments = (*arguments[:-1], has_origins)
         fine = np.rint(points[:2] * 256).astype(np.int32)
         beams = _in_units(found.beams)
         with_offsets = (0, 1) if beams[:, 2].any() else (0,)
@@ -220,7 +224,7 @@ class Scan:
             SPIN, (*arguments, *self._spin_arguments(fine, line, beams, rows)), compared, len(rows)
         )
         row = rows[costs_of_rows.argmin()]
-        if self._cost(LINEAR, arguments, compared, 1)[0] <= costs_of_rows.min():
+        if self._cost(LINEAR, linear[2], compared, 1)[0] <= costs_of_rows.min():
             return linear
         head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, row)
         return SPIN, head, (*arguments, *self._spin_arguments(fine, line, beams, [row]))

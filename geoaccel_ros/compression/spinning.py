@@ -32,8 +32,8 @@ _SEAMS = np.pi * np.array([0, 0.5, 1, -0.5])
 _SEAM_EVERY = 4
 # Cones that fit to so many cells are right; a motion must make the misfit smaller by this factor.
 _STILL, _MOVED = 0.15, 0.5
-# Points that are nearer count less, in cells.
-_NEAR = 200
+# Points that are nearer, in metres, may be no returns: they count less.
+_NEAR = 2.0
 _SEAM = 16
 
 
@@ -53,12 +53,15 @@ class Spin:
     pose : float64 (10,)
         Where the sensor was and how it stood, as scan.cl's parameters from SEAM on: zeros for a
         sensor that stood upright at the origin.
+    unreturned : float
+        Part of the points where the sensor was, if it was not at the origin.
     """
 
     step: int
     usual: int
     beams: np.ndarray
     pose: np.ndarray
+    unreturned: float
 
 
 def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) -> Spin | None:
@@ -75,14 +78,23 @@ def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) ->
     cell : float
         Metres.
     """
-    seam, motion, slopes, heights = _cones(points, order, line)
-    step, usual = _step(points, order, line, seam, motion)
+    if len(order) < _LEAST_EVIDENCE:
+        return None
+    near = _NEAR / cell
+    seam, motion, slopes, heights = _cones(points, order, line, near)
+    step, usual = _step(points, order, line, near, seam, motion)
     if not usual:
         return None
     offsets = _offsets(points, order, line, step, cell, seam, motion)
     beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
     pose = np.concatenate([[seam / (2 * np.pi) * _TURN], motion * _MOTION_UNITS])
-    return Spin(round(step / (2 * np.pi) * _TURN), usual, beams, pose)
+    return Spin(
+        round(step / (2 * np.pi) * _TURN),
+        usual,
+        beams,
+        pose,
+        _unreturned(points, order, seam, motion),
+    )
 
 
 def line_starts(points: np.ndarray) -> np.ndarray:
@@ -126,7 +138,12 @@ def _windows(count: int, window: int, windows: int) -> np.ndarray:
 
 
 def _step(
-    points: np.ndarray, order: np.ndarray, line: np.ndarray, seam: float, motion: np.ndarray
+    points: np.ndarray,
+    order: np.ndarray,
+    line: np.ndarray,
+    near: float,
+    seam: float,
+    motion: np.ndarray,
 ) -> tuple[float, int]:
     """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
     at = _windows(len(order), *_STEP_WINDOWS)
@@ -134,7 +151,9 @@ def _step(
     azimuth = np.arctan2(y, x)
     turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
     line = line[at]
-    turns = turns[(line[:, 1:] == line[:, :-1]) & (np.abs(turns) > 1e-5)]
+    is_far = np.hypot(x, y) > near / 2
+    clear = (line[:, 1:] == line[:, :-1]) & is_far[:, 1:] & is_far[:, :-1]
+    turns = turns[clear & (np.abs(turns) > 1e-5)]
     if len(turns) < _LEAST_EVIDENCE:
         return 0.0, 0
     middle = np.median(turns)
@@ -159,7 +178,7 @@ def _step(
 
 
 def _cones(
-    points: np.ndarray, order: np.ndarray, line: np.ndarray
+    points: np.ndarray, order: np.ndarray, line: np.ndarray, near: float
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Return the seam, the motion and the slope and height of each line's cone.
 
@@ -171,11 +190,11 @@ def _cones(
     every = max(1, len(order) // _CONE_POINTS)
     points, line = points[:, order[::every]], line[::every]
     seam, motion = 0.0, np.zeros(len(_MOTION_UNITS))
-    misfit, _, *cones = _adjusted(points, line, seam, rounds=4)
+    misfit, _, *cones = _adjusted(points, line, near, seam, rounds=4)
     if misfit > _STILL:
         some = points[:, ::_SEAM_EVERY], line[::_SEAM_EVERY]
-        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, seam, rounds=3, moves=True)[0])
-        moved = _adjusted(points, line, likely, rounds=7, moves=True)
+        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, near, seam, rounds=3, moves=True)[0])
+        moved = _adjusted(points, line, near, likely, rounds=7, moves=True)
         if moved[0] < _MOVED * misfit:
             seam, (_, motion, *cones) = likely, moved
     present = np.flatnonzero(np.bincount(line, minlength=lines))
@@ -205,8 +224,26 @@ def _corrected(
     return _seen(x, y, motion, _turned(*_seen(x, y, motion, _turned(x, y, seam)), seam))
 
 
+def _unreturned(points: np.ndarray, order: np.ndarray, seam: float, motion: np.ndarray) -> float:
+    """Return which part of the points are at the sensor's place, if that is not the origin."""
+    if not motion.any():
+        return 0.0
+    x, y, _ = points[:, order[:: max(1, len(order) // _CONE_POINTS)]]
+    # Their azimuths tell nothing; but the places lie on a line.
+    (place_x, place_y), (motion_x, motion_y) = motion[:2], motion[2:4]
+    along = (x - place_x) * motion_x + (y - place_y) * motion_y
+    along /= max(motion_x**2 + motion_y**2, 1e-9)
+    x, y = _seen(x, y, motion, np.clip(along, -0.5, 0.5))
+    return float(np.mean(np.hypot(x, y) < 1))
+
+
 def _adjusted(
-    points: np.ndarray, line: np.ndarray, seam: float, rounds: int, moves: bool = False
+    points: np.ndarray,
+    line: np.ndarray,
+    near: float,
+    seam: float,
+    rounds: int,
+    moves: bool = False,
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean misfit in cells, the motion, and slopes and heights: z = slope * r + height.
 
@@ -217,7 +254,7 @@ def _adjusted(
     points : ndarray, shape (3, N), float64
     line : ndarray, shape (N,), integer
         Ascending. Slopes and heights are of those lines that there are.
-    seam : float
+    near, seam : float
     rounds : int
     moves : bool
         Whether to look for a motion.
@@ -227,8 +264,7 @@ def _adjusted(
     line = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
     turned = _turned(x, y, seam) if moves else 0.0
     motion = np.zeros(len(_MOTION_UNITS))
-    # Near the origin are no beams.
-    weight = known = np.minimum(np.hypot(x, y) / _NEAR, 1.0) ** 2
+    weight = known = np.minimum(np.hypot(x, y) / near, 1.0) ** 4
 
     def total(values):
         return np.add.reduceat(weight * values, starts, axis=-1)

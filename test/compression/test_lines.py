@@ -64,6 +64,15 @@ def test_an_order_that_is_best_as_it_is_stays_and_a_key_that_pays_nothing_is_ign
     assert found.stored == b"\x00"
 
 
+def test_a_key_that_the_order_follows_tells_the_lines():
+    cells, ring = rings_by_column()
+    order = np.argsort(ring, kind="stable")
+    found = lines.find(cells[:, order], {"ring": ring[order]})
+    assert found.order.tolist() == list(range(len(ring)))
+    assert (found.line == ring[order]).all()
+    restored(found, len(ring), {"ring": ring[order]})
+
+
 def test_the_better_of_two_keys_is_taken():
     cells, ring = rings_by_column()
     row = np.random.default_rng(2).integers(0, 16, len(ring))

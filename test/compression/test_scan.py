@@ -97,6 +97,19 @@ def test_a_cloud_that_was_corrected_for_the_motion_of_the_sweep_costs_as_before(
     assert len(sections[1]) < 1.04 * len(sections[0]) + 40
 
 
+def test_beams_without_a_return_are_known_where_a_correction_has_moved_them(scan):
+    xyz, ring = spinning_scan(rings=16)
+    turned = np.arctan2(xyz[1], xyz[0]) / (2 * np.pi)
+    # Some beams alone, some in a row.
+    unreturned = np.random.default_rng(7).random(len(ring)) < 0.1
+    unreturned[5200:5500] = True
+    holes = np.where(unreturned, 0, xyz)
+    moved = holes + np.outer([1.6, 0.1, -0.02], turned)
+    sections = [round_trip(scan, each, {"ring": ring}) for each in (holes, moved)]
+    assert [section[0] for section in sections] == [3, 3]
+    assert len(sections[1]) < 1.04 * len(sections[0]) + 400
+
+
 def test_rings_that_come_by_column_are_coded_ring_by_ring(scan):
     xyz, ring = spinning_scan()
     by_column = np.arange(len(ring)).reshape(8, -1).T.ravel()

@@ -27,7 +27,7 @@
 // Where the scale is so large that the fraction tells nothing.
 #define COARSE_SCALE (NEAR + FAR)
 
-// A point at the origin is no return: the last two points' flags.
+// A point at the sensor's place is no return: the last two points' flags.
 #define ORIGIN_AT 1
 #define MODEL_AT (ORIGIN_AT + 4)
 
@@ -39,7 +39,8 @@
 #define ACROSS 12
 #define SLANTS 4
 #define HEIGHTS 12
-#define RANGE_AT (MODEL_AT + MULTIPLES * (NEAR + FAR))
+#define PLACE_AT (MODEL_AT + MULTIPLES * (NEAR + FAR))
+#define RANGE_AT (PLACE_AT + 3 * (NEAR + FAR))
 #define ACROSS_AT (RANGE_AT + RANGE_LAST * (RANGES_FINE * SCALE + RANGES_COARSE * COARSE_SCALE))
 #define HEIGHT_AT (ACROSS_AT + SLANTS * ACROSS * SCALE)
 #define SPIN_CONTEXTS (HEIGHT_AT + HEIGHTS * SCALE)
@@ -442,6 +443,33 @@ bool code_origin(coder_t *coder, uint *history, global int *cells, uint count, u
     return at_origin;
 }
 
+// Whether the point is where the sensor was: so are beams without a return, once a cloud was moved.
+bool code_place(coder_t *coder, uint *history, spin_t *s, global int *cells, uint count, uint point,
+                global const int *parameters)
+{
+    const uint azimuth = s->azimuth + (uint)parameters[USUAL] * (uint)(parameters[STEP] + (s->deviation >> 8));
+    const pose_t pose = pose_of(azimuth, parameters);
+    const long place[3] = {pose.x, pose.y, pose.z}, tolerance[3] = {512, 512, 2048};
+    bool wanted = true;
+    for (uint a = 0; a < 3; ++a)
+        wanted = wanted && magnitude_of((long)cells[(ulong)a * count + point] * 256 - place[a]) <= tolerance[a];
+    const bool at_place = code_bit(coder, ORIGIN_AT + *history, wanted);
+    *history = (*history << 1 | at_place) & 3;
+    if (at_place) {
+        s->azimuth = azimuth;
+        for (uint a = 0; a < 3; ++a) {
+            global int *cell = cells + (ulong)a * count + point;
+            const uint base = PLACE_AT + a * (NEAR + FAR);
+            const long nearest = (place[a] + 128) >> 8;
+            const long residual = code_residual(coder, base, base + NEAR, *cell - nearest);
+#ifdef DECODE
+            *cell = (int)(uint)((ulong)nearest + (ulong)residual);
+#endif
+        }
+    }
+    return at_place;
+}
+
 // Encoding, a work-item tells how many events it has: those beyond its place in the buffer are lost.
 #ifdef DECODE
 #define CODED CODER
@@ -470,10 +498,7 @@ kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, gl
     uint history = 0;
     for (uint i = begin; i < end; ++i) {
         const uint point = order[i];
-        if (has_origins && code_origin(&coder, &history, cells, count, point))
-            // A beam without a return.
-            state.azimuth += (uint)parameters[USUAL] * (uint)(parameters[STEP] + (state.deviation >> 8));
-        else
+        if (!has_origins || !code_place(&coder, &history, &state, cells, count, point, parameters))
             code_spin(&coder, &state, cells, fine, count, point, line_of[i], lines, parameters, sines);
     }
     CLOSE_CODER(coder, CODER_OF(item, chunk));
