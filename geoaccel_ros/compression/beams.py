@@ -145,7 +145,9 @@ class Beams:
 NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 4)
 
 
-def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> Beams | None:
+def fit_beams(
+    xyz: np.ndarray, step: float, ring: np.ndarray | None = None, ground_alone: bool = False
+) -> Beams | None:
     """Return the beams of a sensor at the origin; else the ground as one; None if neither is seen.
 
     Weighted least squares on some ten thousand points, with Cauchy's weights, which fall with the
@@ -162,6 +164,8 @@ def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> B
     ring : ndarray, shape (N,), integer, or None
         Ring of each point: a field, or the rows of an organised cloud. Without it, rings begin
         where the azimuth begins anew, or are found by the elevations that are frequent.
+    ground_alone : bool
+        Do not look for rings.
     """
     if xyz.shape[1] < _MIN_POINTS or max(xyz.max(), -xyz.min()) >= MAX_CELL / 4 * step:
         return None
@@ -174,7 +178,9 @@ def fit_beams(xyz: np.ndarray, step: float, ring: np.ndarray | None = None) -> B
     if len(z) < _MIN_POINTS:
         return None
     azimuth = _diamond_angle(x, y) * _KNOTS_PER_QUADRANT
-    if ring is not None:
+    if ground_alone:
+        guesses = ()
+    elif ring is not None:
         guesses = (_ranks(ring[::stride][far]),)
     else:
         guesses = (_turns(xyz)[::stride][far], _frequent_elevations(z / rho))

@@ -15,13 +15,14 @@ chunks. nodes.cl says which events a node and a cell have, and octree.cl and bea
 contexts go by; all of that is in integers.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pyopencl as cl
 
-from geoaccel_ros.compression.beams import NO_BEAMS, Beams
+from geoaccel_ros.compression.beams import MAX_CELL, NO_BEAMS, Beams
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.prefix_sums import PrefixSums
@@ -31,7 +32,6 @@ from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, encode_n
 # with their beginning, come of it.
 _CodeLevel = Callable[[int, cl.Buffer, cl.Buffer], tuple[cl.Buffer, int]]
 
-_CHILDREN = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 # A GPU's work-item takes at least so many nodes, and a level has at most so many work-items.
 _MIN_RUN = 16
 _MAX_ITEMS = 16384
@@ -43,7 +43,8 @@ _CHUNK_BITS = 12
 _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 # As in nodes.cl.
 _EVENTS_PER_NODE = 9
-OCCUPANCY_CONTEXTS = 1 + 16 * 4 * 7 * 5 + 128 + 384 + 133 * 16 + 8 * 27 * 3 * 32
+OCCUPANCY_PARTS = ((16, 4, 7, 5), (4, 4, 2, 4), (4, 4, 2, 4, 3), (133, 4, 4), (8, 27, 3, 4, 8))
+OCCUPANCY_CONTEXTS = 1 + sum(map(math.prod, OCCUPANCY_PARTS))
 MULTIPLICITY_CONTEXTS = 1 + 16 * 3 * 4 + 70
 # Trees that differ much in their probabilities: see kind_of.
 KINDS = 6
@@ -79,7 +80,6 @@ class Octree:
         self._count = program.count_parents
         self._scan = program.scan_counts
         self._scatter = program.scatter_parents
-        self._expand = program.expand
         self._begin = program.begin_levels
         self._describe = program.describe_nodes
         self._descend = program.descend
@@ -92,54 +92,6 @@ class Octree:
         self._count_cells = counting.code_multiplicity
         self._emit_cells = emitting.code_multiplicity
         self._decode_cells = decoding.code_multiplicity
-
-    def build(self, leaves: np.ndarray, depth: int) -> np.ndarray:
-        """Return the occupancy bytes, uint8 (inner nodes,), root first.
-
-        Parameters
-        ----------
-        leaves : ndarray, shape (M,), uint64
-            Morton codes of the occupied cells, ascending, without duplicates, each below 8**depth.
-        depth : int
-            Levels below the root.
-        """
-        count = len(leaves)
-        if count == 0 or depth == 0:
-            return np.empty(0, np.uint8)
-        occupancy, starts = self._build_levels(self._device.upload("codes", leaves), count, depth)
-        first, end = int(starts[0]), int(starts[-1])
-        return self._device.download(occupancy, end - first, "u1", first)
-
-    def expand(self, occupancy: np.ndarray, depth: int, count: int) -> np.ndarray:
-        """Return the Morton codes of the leaves, uint64 (count,), ascending.
-
-        Parameters
-        ----------
-        occupancy : ndarray, shape (inner nodes,), uint8
-            As from :meth:`build`; may be hostile.
-        depth : int
-        count : int
-            Number of leaves that the tree must have.
-
-        Raises
-        ------
-        CodecError
-            If the bytes are no tree of this depth and number of leaves.
-        """
-        if count == 0 or depth == 0:
-            if len(occupancy) or count > 1:
-                raise CodecError("damaged stream: the octree does not fit its number of cells")
-            return np.zeros(count, np.uint64)
-        levels, first_child = _levels(occupancy, depth, count)
-        device = self._device
-        nodes = len(occupancy) + count
-        codes = device.buffer("nodes", 8 * nodes)
-        device.upload("nodes", np.zeros(1, np.uint64))
-        bytes_ = device.upload("occupancy", occupancy)
-        first_children = device.upload("first_child", first_child)
-        for first, size in levels:
-            device.launch(self._expand, size, bytes_, first_children, first, size, codes)
-        return device.download(codes, count, "u8", 8 * len(occupancy))
 
     def encode(
         self,
@@ -225,6 +177,8 @@ class Octree:
         misfit = CodecError("damaged stream: the octree does not fit its number of cells")
         if not 0 < cells <= points and not cells == points == 0:
             raise misfit
+        if beams and not all(-MAX_CELL <= first <= MAX_CELL - 2**depth for first in origin):
+            raise CodecError("damaged stream: beams of a sensor that is too far away")
         if cells == 0 or depth == 0:
             if cells > 1 or len(sections["occupancy"]):
                 raise misfit
@@ -495,28 +449,6 @@ class Octree:
         group = self._device.group_size(self._scatter)
         items = min(-(-count // _MIN_RUN), _MAX_ITEMS)
         return -(-items // group), group
-
-
-def _levels(
-    occupancy: np.ndarray, depth: int, count: int
-) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Return each inner level's first node and size, and each node's first child, all checked."""
-    children = _CHILDREN[occupancy]
-    if not children.all():
-        raise CodecError("damaged stream: an octree node without children")
-    # Nodes are numbered breadth first: the children of node i follow those of all nodes before i.
-    ends = 1 + np.cumsum(children, dtype=np.int64)
-    first_child = (ends - children).astype(np.uint32)
-    levels, first, size = [], 0, 1
-    for _ in range(depth):
-        end = first + size
-        if end > len(occupancy):
-            raise CodecError("damaged stream: the octree ends within a level")
-        levels.append((first, size))
-        first, size = end, int(ends[end - 1]) - end
-    if first != len(occupancy) or size != count:
-        raise CodecError("damaged stream: the octree does not fit its number of cells")
-    return levels, first_child
 
 
 def _chunk_bits(cells: int) -> int:
