@@ -56,19 +56,21 @@ def clouds_of(folder: Path) -> dict[str, list[np.ndarray]]:
 
 def orders_of(
     device: Device, points: np.ndarray, step: float
-) -> Iterator[tuple[str, np.ndarray, Places]]:
-    """Yield the name of each order, the points as they are there, and their places."""
+) -> Iterator[tuple[str, list[str], np.ndarray, Places]]:
+    """Yield the name of each order, its fields, the points as they are there, and their places."""
+    names = attributes_of(points.dtype)
     xyz = np.stack([points[axis].astype(np.float64) for axis in "xyz"])
     cells = np.rint(xyz / step).astype(np.int64)
     grid = Grid.around(xyz, step, [xyz.dtype] * 3)
     codes = device.download(Morton(device).encode(xyz, grid), len(points), "u8")
     order = np.argsort(codes, kind="stable")
-    yield "octree", points[order], Places(len(points), None, cells[:, order])
-    keys = {
-        name: points[name].astype(np.int64) for name in lines.KEYS if name in points.dtype.names
-    }
+    yield "octree", names, points[order], Places(len(points), None, cells[:, order])
+    keys = {name: points[name].astype(np.int64) for name in lines.KEYS if name in names}
+    # The decoder has the lines' key before the coordinates.
+    yield "key", list(keys), points, Places(len(points))
     order = lines.find(cells, keys).order
-    yield "scan", points, Places(len(points), order, cells[:, order])
+    rest = [name for name in names if name not in keys]
+    yield "scan", rest, points, Places(len(points), order, cells[:, order])
 
 
 def counted(device: Device, clouds: dict[str, list[np.ndarray]], table: np.ndarray) -> dict:
@@ -79,8 +81,8 @@ def counted(device: Device, clouds: dict[str, list[np.ndarray]], table: np.ndarr
         for points in of_sensor:
             steps = field_steps(points, FieldsConfig())
             for step in _STEPS:
-                for _, ordered, places in orders_of(device, points, step):
-                    for name in attributes_of(points.dtype):
+                for _, names, ordered, places in orders_of(device, points, step):
+                    for name in names:
                         recorder = Recorder(device)
                         coder = FieldCoder(device, recorder, table)
                         coder.encode(name, ordered[name], steps[name], places)
@@ -108,8 +110,8 @@ def report(device: Device, clouds: dict, counts: dict, table: np.ndarray) -> Non
         everything = FieldCoder(device, entropy, table)
         points = clouds[sensor][0]
         steps = field_steps(points, FieldsConfig())
-        for order, ordered, places in orders_of(device, points, _REPORTED):
-            for name in attributes_of(points.dtype):
+        for order, names, ordered, places in orders_of(device, points, _REPORTED):
+            for name in names:
                 sizes = [
                     8 * len(coder.encode(name, ordered[name], steps[name], places)) / len(points)
                     for coder in (others, everything)

@@ -185,7 +185,7 @@ class AttributeCoder:
         """
         models = self._models(values, neighbours)
         if predictor is None:
-            predictor = self._cheapest(models, len(values))
+            predictor = self._cheapest(models, values)
         model = models[predictor]
         events, starts = self._events(model, len(values), (0, 1, _chunks(len(values))))
         return model.head + self._entropy.encode(events, starts, self._prior)
@@ -236,12 +236,10 @@ class AttributeCoder:
     def _models(self, values: np.ndarray, neighbours: Neighbours | None) -> dict[int, "_Model"]:
         """Return each model that can code these values, with them, by its predictor."""
         buffer = self._device.upload("attribute_values", values)
-        along = (
-            (PREVIOUS, MEAN, LINEAR) if neighbours is None else (PREVIOUS, MEAN, LINEAR, NEAREST)
-        )
         models = {
             predictor: self._value_model(buffer, predictor, int(values[0]), neighbours)
-            for predictor in along
+            for predictor in (PREVIOUS, MEAN, LINEAR, NEAREST)
+            if neighbours is not None or predictor != NEAREST
         }
         cycle = _cycle_of(values) if neighbours is None else None
         if cycle is not None:
@@ -262,13 +260,16 @@ class AttributeCoder:
         head = bytes([CYCLE, len(cycle) - 1]) + cycle.astype(np.uint8).tobytes()
         return _Model(self._cycles, head, buffer, (len(cycle),))
 
-    def _cheapest(self, models: dict[int, "_Model"], count: int) -> int:
+    def _cheapest(self, models: dict[int, "_Model"], values: np.ndarray) -> int:
         """Return the predictor of the model whose events cost least on a few chunks."""
+        count = len(values)
         compared = min(_COMPARED, _chunks(count))
         every = _chunks(count) // compared
+        first = every // 2
+        best_along = _best_along(values, first * CHUNK, every * CHUNK)
         cost = {}
-        for predictor, model in models.items():
-            events, starts = self._events(model, count, (every // 2, every, compared))
+        for predictor in models.keys() - {PREVIOUS, MEAN, LINEAR} | {best_along}:
+            events, starts = self._events(models[predictor], count, (first, every, compared))
             on_host = self._device.download(events, int(starts[-1]), "u2")
             cost[predictor] = self._costs[on_host].sum()
         return min(cost, key=cost.get)
@@ -305,6 +306,22 @@ class _Model:
 
 def _chunks(count: int) -> int:
     return -(-count // CHUNK)
+
+
+def _best_along(values: np.ndarray, first: int, every: int) -> int:
+    """Return which of the predictors along the order leaves least, on some of the values."""
+    parts = [values[at : at + CHUNK] for at in range(first, len(values), every)]
+    bits = {PREVIOUS: 0.0, MEAN: 0.0, LINEAR: 0.0}
+    for part in parts[:_COMPARED]:
+        steps = np.diff(part)
+        bits[PREVIOUS] += _bits(steps[1:])
+        bits[MEAN] += _bits(steps[1:] + (steps[:-1] >> 1))
+        bits[LINEAR] += _bits(np.diff(steps))
+    return min(bits, key=bits.get)
+
+
+def _bits(residuals: np.ndarray) -> float:
+    return float(np.log2(1 + np.abs(residuals.astype(np.float32))).sum())
 
 
 def _cycle_of(values: np.ndarray) -> np.ndarray | None:

@@ -38,6 +38,8 @@ _SAMPLE = 16384
 # Rings and the like; more would make the table long.
 _MAX_SPAN = 1024
 _MAX_STEPS = 4096
+# Stretches of a sequence, and the values of each, that tell how rough it is.
+_STRETCHES, _STRETCH = 32, 512
 # Bits a point that a basis must save.
 _WORTH = 0.05
 
@@ -50,20 +52,38 @@ def best_basis(values: np.ndarray, cells: np.ndarray) -> tuple[bytes, np.ndarray
     values : ndarray, shape (N,), int64
     cells : ndarray, shape (3, N), integer
     """
-    candidates = [(bytes([NONE]), values)]
+    some = _stretches(len(values))
+    tried, where = values[some], cells[:, some]
+    best, smallest = bytes([NONE]), _bits(tried, some) - _WORTH
     for found in (_elevation_steps(values, cells), _distance_scale(values, cells)):
         if found is not None:
-            basis = read_basis(memoryview(found), 0)[0]
-            candidates.append((found, values - basis.values(cells)))
-    sizes = [roughness(rest) + 8 * len(found) / len(rest) for found, rest in candidates]
-    sizes[0] -= _WORTH
-    return candidates[int(np.argmin(sizes))]
+            rest = tried - read_basis(memoryview(found), 0)[0].values(where)
+            size = _bits(rest, some) + 8 * len(found) / len(values)
+            if size < smallest:
+                best, smallest = found, size
+    if best[0] == NONE:
+        return best, values
+    return best, values - read_basis(memoryview(best), 0)[0].values(cells)
 
 
 def roughness(values: np.ndarray) -> float:
     """Return about the bits a value that a sequence needs, told by the steps between its values."""
-    steps = np.diff(values).astype(np.float32)
-    return float(np.log2(1 + np.abs(steps)).mean()) if len(steps) else 0.0
+    some = _stretches(len(values))
+    return _bits(values[some], some)
+
+
+def _stretches(count: int) -> np.ndarray:
+    """Return indices of stretches of a sequence, all of it if it is short."""
+    if count <= _STRETCHES * _STRETCH:
+        return np.arange(count)
+    firsts = np.linspace(0, count - _STRETCH, _STRETCHES).astype(np.int64)
+    return (firsts[:, None] + np.arange(_STRETCH)).ravel()
+
+
+def _bits(values: np.ndarray, indices: np.ndarray) -> float:
+    """Return the mean bits of the steps between values at indices that follow one another."""
+    steps = np.diff(values)[np.diff(indices) == 1]
+    return float(np.log2(1 + np.abs(steps.astype(np.float32))).mean()) if len(steps) else 0.0
 
 
 @dataclass(frozen=True)
@@ -113,23 +133,24 @@ def read_basis(content: memoryview, position: int) -> tuple[Basis, int]:
 
 
 def _elevation_steps(values: np.ndarray, cells: np.ndarray) -> bytes | None:
-    stride = max(1, len(values) // _SAMPLE)
-    values, cells = values[::stride], cells[:, ::stride]
-    low = values.min()
-    span = int(values.max()) - int(low) + 1
-    if not 2 <= span <= _MAX_SPAN:
-        return None
-    # The most frequent value at each elevation.
-    pairs, counts = np.unique(
-        (_elevations(cells) + _LIMIT) * span + values - low, return_counts=True
-    )
-    elevations, found = np.divmod(pairs, span)
-    order = np.lexsort((counts, elevations))
-    last = np.flatnonzero(np.diff(elevations[order], append=-1))
-    elevations, found = elevations[order][last], found[order][last]
-    begins = np.flatnonzero(np.diff(found, prepend=-1))
-    if len(begins) > min(_MAX_STEPS, len(values) // 8):
-        return None
+    # A few points show whether there are steps at all.
+    for sample in (_SAMPLE // 8, _SAMPLE):
+        stride = max(1, len(values) // sample)
+        some = values[::stride]
+        low = int(some.min())
+        span = int(some.max()) - low + 1
+        if not 2 <= span <= _MAX_SPAN:
+            return None
+        # The most frequent value at each elevation.
+        pairs = (_elevations(cells[:, ::stride]) + _LIMIT) * span + (some - low)
+        pairs, counts = np.unique(pairs, return_counts=True)
+        elevations, found = np.divmod(pairs, span)
+        order = np.lexsort((counts, elevations))
+        last = np.flatnonzero(np.diff(elevations[order], append=-1))
+        elevations, found = elevations[order][last], found[order][last]
+        begins = np.flatnonzero(np.diff(found, prepend=-1))
+        if len(begins) > min(_MAX_STEPS, len(some) // 8):
+            return None
     return b"".join(
         (
             bytes([ELEVATION]),
