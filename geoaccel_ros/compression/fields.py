@@ -22,6 +22,7 @@ from geoaccel_ros.compression.attributes import AttributeCoder, Neighbours, Neig
 from geoaccel_ros.compression.bases import best_basis, read_basis, roughness
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.nonfinite import as_unsigned
 from geoaccel_ros.compression.policies import COLOURS
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.sequences import (
@@ -103,12 +104,13 @@ class FieldCoder:
         if places.count:
             native = target.dtype.newbyteorder("=")
             columns = []
-            for dtype in _part_types(name, target):
+            dtype, parts = _parts(name, target)
+            for _ in range(parts):
                 length, position = decode_number(section, position)
                 part = section[position : position + length]
                 position += length
                 columns.append(self._decode_sequence(part, dtype, places))
-            as_unsigned_view(target)[...] = _joined(name, columns, native, target.shape)
+            as_unsigned(target)[...] = _joined(name, columns, native, target.shape)
         if position != len(section):
             raise CodecError(f"damaged stream: the section of field '{name}' does not end right")
 
@@ -171,16 +173,17 @@ def _split(name: str, column: np.ndarray) -> list[np.ndarray]:
         return list(column.T)
     if not _is_colour(name, column.dtype):
         return [column]
-    bits = _as_unsigned(column)
+    bits = _native_bits(column)
     blue, green, red, rest = ((bits >> shift & 255).astype(np.int64) for shift in (0, 8, 16, 24))
     return [green, blue - green, red - green, rest]
 
 
-def _part_types(name: str, column: np.ndarray) -> list[np.dtype]:
+def _parts(name: str, column: np.ndarray) -> tuple[np.dtype, int]:
+    """Return the native type of a field's parts, and how many there are."""
     dtype = column.dtype.newbyteorder("=")
     if column.ndim > 1:
-        return [dtype] * column.shape[1]
-    return [np.dtype(np.int64)] * 4 if _is_colour(name, dtype) else [dtype]
+        return dtype, column.shape[1]
+    return (np.dtype(np.int64), 4) if _is_colour(name, dtype) else (dtype, 1)
 
 
 def _joined(
@@ -199,82 +202,6 @@ def _joined(
     return bits.astype(unsigned)
 
 
-# What follows encodes and decodes fields of streams of version 1.
-
-_PLANES, _PALETTE = 0, 1
-_PALETTE_HEAD = 3
-_MAX_PALETTE = 65536
-
-
-def encode_values(values: np.ndarray) -> bytes:
-    """Return values of any shape, type and byte order as bytes for the entropy coder."""
-    bits = _as_unsigned(values).ravel()
-    if bits.itemsize >= 4:
-        # Below four values a point of the palette the indices would save little.
-        palette = np.unique(bits)
-        if len(palette) <= min(_MAX_PALETTE, len(bits) // 4):
-            indices = np.searchsorted(palette, bits).astype(_index_type(len(palette)))
-            head = bytes([_PALETTE]) + (len(palette) - 1).to_bytes(2, "little")
-            distinct = palette.astype(palette.dtype.newbyteorder("<")).tobytes()
-            return head + distinct + planes(indices)
-    return bytes([_PLANES]) + planes(bits)
-
-
-def decode_values(content: bytes, count: int, itemsize: int) -> np.ndarray:
-    """Return ``count`` values as unsigned integers of ``itemsize`` bytes, native byte order.
-
-    Raises
-    ------
-    CodecError
-        If the bytes do not hold that many.
-    """
-    if content[:1] == bytes([_PLANES]):
-        return unplanes(content, 1, count, itemsize)
-    if content[:1] != bytes([_PALETTE]) or len(content) < _PALETTE_HEAD:
-        raise CodecError("damaged stream: unknown coding of a field")
-    size = 1 + int.from_bytes(content[1:_PALETTE_HEAD], "little")
-    indices_at = _PALETTE_HEAD + size * itemsize
-    if len(content) < indices_at:
-        raise CodecError("damaged stream: a field's palette is cut short")
-    palette = np.frombuffer(content, f"<u{itemsize}", size, _PALETTE_HEAD)
-    indices = unplanes(content, indices_at, count, _index_type(size).itemsize)
-    if int(indices.max(initial=0)) >= size:
-        raise CodecError("damaged stream: an index beyond its field's palette")
-    return palette.astype(f"u{itemsize}")[indices]
-
-
-def planes(values: np.ndarray) -> bytes:
-    """Return the byte planes of a native array (N,), the least significant first."""
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return np.ascontiguousarray(little.view(np.uint8).reshape(len(values), -1).T).tobytes()
-
-
-def unplanes(content: bytes, offset: int, count: int, itemsize: int) -> np.ndarray:
-    """Return the values, unsigned native (count,), of the planes from ``offset`` to the end.
-
-    Raises
-    ------
-    CodecError
-        If there are more or fewer bytes.
-    """
-    if len(content) - offset != count * itemsize:
-        raise CodecError("damaged stream: a section does not fit the number of points")
-    if count == 0:
-        return np.empty(0, f"u{itemsize}")
-    by_plane = np.frombuffer(content, np.uint8, offset=offset).reshape(itemsize, count)
-    little = np.ascontiguousarray(by_plane.T).view(f"<u{itemsize}").reshape(count)
-    return little.astype(f"u{itemsize}", copy=False)
-
-
-def as_unsigned_view(values: np.ndarray) -> np.ndarray:
-    """Return the bits as unsigned integers of the same byte order: copies keep NaNs as they are."""
-    return values.view(f"{values.dtype.byteorder}u{values.dtype.itemsize}")
-
-
-def _as_unsigned(values: np.ndarray) -> np.ndarray:
-    bits = as_unsigned_view(values)
+def _native_bits(values: np.ndarray) -> np.ndarray:
+    bits = as_unsigned(values)
     return bits.astype(bits.dtype.newbyteorder("="))
-
-
-def _index_type(palette_size: int) -> np.dtype:
-    return np.dtype(np.uint8 if palette_size <= 256 else np.uint16)

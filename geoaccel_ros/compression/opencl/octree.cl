@@ -91,22 +91,6 @@ kernel void scatter_parents(global const ulong *codes, global const uint *level_
     }
 }
 
-// Decoding: the codes of the children of nodes [first, first + count). Nodes are numbered breadth first, the
-// root 0; the host has checked that first_child lies within `codes` for every node.
-kernel void expand(global const uchar *occupancy, global const uint *first_child, uint first, uint count,
-                   global ulong *codes)
-{
-    const size_t i = get_global_id(0);
-    if (i >= count)
-        return;
-    const ulong prefix = codes[first + i] << 3;
-    uint child = first_child[first + i];
-    uint byte = occupancy[first + i];
-    // Most nodes have one or two children: visit the set bits alone.
-    for (; byte; byte &= byte - 1)
-        codes[child++] = prefix | (31 - clz(byte & -byte));
-}
-
 // From the root downwards, for coding: a level's nodes with what both sides know of them. A node's neighbours are
 // found through its parent's, whose children are numbered by a prefix sum: no search. In a hostile stream the
 // nodes of a level are not as many as stated: what would lie outside is left out.
