@@ -45,6 +45,8 @@ _TARGETS = (
     "target_bits_per_point",
     "target_bytes_per_s",
 )
+# The part of their bytes that fields take in the octree's order at least.
+_FIELDS_SAVE = 0.7
 # What a doubling of the step saves: a bit on each axis.
 _BITS_OF_A_DOUBLING = -3.0
 
@@ -281,6 +283,7 @@ class Codec:
             If the cloud cannot be encoded as promised; the message says why and names the remedy.
         """
         config = self._config
+        self.stages_ms = {}
         self._check_cloud(points, height)
         steps = field_steps(points, config)
         cloud = Cloud.of(points, height)
@@ -376,34 +379,39 @@ class Codec:
 
     def _encode(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
         """Return a cloud as the stream of the mode that is asked for, or of fewer bytes."""
-        modes = {"octree": self._encode_octree, "scan": self._encode_scan}
-        if self._config.is_lossless:
-            wanted = ["scan"]
-        elif self._config.is_coarsened:
-            wanted = ["octree"]
-        else:
-            wanted = [self._config.mode] if self._config.mode in modes else list(modes)
-        streams, refusal = [], None
-        for name in wanted:
-            self.stages_ms = {}
-            try:
-                header, sections = modes[name](cloud, step, steps)
-            except CodecError as error:
-                refusal = refusal or error
-                continue
-            with self._stage("bitstream"):
-                stream = bitstream.pack(header, sections)
-            streams.append((stream, self.stages_ms))
-        if not streams:
-            raise refusal
-        stream, self.stages_ms = min(streams, key=lambda made: len(made[0]))
-        return stream
+        config = self._config
+        if config.is_lossless or config.mode == "scan":
+            return self._packed(*self._encode_scan(cloud, step, steps))
+        if config.is_coarsened or config.mode == "octree":
+            return self._packed(*self._encode_octree(cloud, step, steps))
+        try:
+            header, sections = self._encode_scan(cloud, step, steps)
+        except CodecError:
+            # What the octree refuses too is told in its words.
+            return self._packed(*self._encode_octree(cloud, step, steps))
+        scan, stages = self._packed(header, sections), self.stages_ms
+        self.stages_ms = {}
+        # Without its order a cloud's fields hardly take less.
+        fields = sum(len(sections[f"field {name}"]) for name in header.attributes)
+        try:
+            coded = self._encode_octree(cloud, step, steps, len(scan) - _FIELDS_SAVE * fields)
+        except CodecError:
+            coded = None
+        octree = self._packed(*coded) if coded else None
+        if octree and len(octree) < len(scan):
+            return octree
+        self.stages_ms = stages
+        return scan
+
+    def _packed(self, header: Header, sections: dict[str, bytes]) -> bytes:
+        with self._stage("bitstream"):
+            return bitstream.pack(header, sections)
 
     def _encode_octree(
-        self, cloud: Cloud, step: float, steps: dict[str, float]
-    ) -> tuple[Header, dict[str, bytes]]:
+        self, cloud: Cloud, step: float, steps: dict[str, float], limit: float | None = None
+    ) -> tuple[Header, dict[str, bytes]] | None:
         grid = Grid.around(cloud.xyz, step, cloud.types, self._config.max_depth)
-        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge")
+        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge", limit)
 
     def _encode_scan(
         self, cloud: Cloud, step: float, steps: dict[str, float]

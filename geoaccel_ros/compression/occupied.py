@@ -55,6 +55,7 @@ class CellSort:
         program = device.program("occupied.cl")
         self._mark = program.mark_first
         self._gather = program.gather_first
+        self._take = program.take_blocks
 
     def sort(self, codes: cl.Buffer, count: int, depth: int) -> OccupiedCells:
         """Return the occupied cells.
@@ -77,3 +78,10 @@ class CellSort:
         first = device.buffer("first_points", 4 * cells)
         device.launch(self._gather, count, keys, count, places, leaves, first)
         return OccupiedCells(leaves, cells, count, device, order, first)
+
+    def sample(self, cells: OccupiedCells, block: int, every: int) -> tuple[cl.Buffer, int]:
+        """Return the cells of every ``every``-th block, uint64 (count,), and their number."""
+        count = cells.count // (block * every) * block
+        taken = self._device.buffer("sampled_leaves", 8 * count)
+        self._device.launch(self._take, count, cells.leaves, block, every, count, taken)
+        return taken, count

@@ -22,6 +22,12 @@ from geoaccel_ros.compression.rans import EntropyCoder
 
 _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
+# A sample of an eighth of the cells, in runs long enough that most have their neighbours, and how
+# many there have to be.
+_SAMPLE_BLOCK, _SAMPLE_EVERY, _SAMPLE_LEAST = 1024, 8, 4096
+# The sample is coded without beams; they save no more than this leaves.
+_BEAMS_SAVE = 0.75
+
 Stage = Callable[[str], AbstractContextManager[None]]
 
 
@@ -51,9 +57,16 @@ class OctreeMode:
         self._stage = stage
 
     def encode(
-        self, cloud: Cloud, grid: Grid, steps: dict[str, float], is_merged: bool
-    ) -> tuple[Header, dict[str, bytes]]:
-        """Return header and sections of a cloud.
+        self,
+        cloud: Cloud,
+        grid: Grid,
+        steps: dict[str, float],
+        is_merged: bool,
+        limit: float | None = None,
+    ) -> tuple[Header, dict[str, bytes]] | None:
+        """Return header and sections of a cloud; None if geometry takes more than ``limit`` bytes.
+
+        Of a large cloud a sample of the cells tells that, in a fraction of the time.
 
         Parameters
         ----------
@@ -64,8 +77,11 @@ class OctreeMode:
             Of each field but x, y and z; 0: bit-exact.
         is_merged : bool
             Of points in one cell only the first is kept.
+        limit : float, optional
         """
         cells = self.cells(cloud, grid)
+        if limit is not None and self._estimate(cells, grid) > limit:
+            return None
         multiplicity = None if is_merged else cells.multiplicity()
         points, finite = cloud.points, cloud.finite
         rest = points[:0] if finite is None else points[~finite]
@@ -86,6 +102,8 @@ class OctreeMode:
                 cells.leaves, cells.count, multiplicity, grid.depth, grid.origin, beams
             )
         sections["beams"] = beams.to_bytes() if beams else b""
+        if limit is not None and sum(map(len, sections.values())) > limit:
+            return None
         with self._stage("fields"):
             if header.attributes:
                 order = cells.order()
@@ -157,6 +175,16 @@ class OctreeMode:
             codes = self._morton.encode(cloud.xyz, grid)
         with self._stage("sort"):
             return self._sort.sort(codes, cloud.xyz.shape[1], grid.depth)
+
+    def _estimate(self, cells: OccupiedCells, grid: Grid) -> float:
+        """Return the bytes that geometry takes at least, by a sample; 0 where that says little."""
+        with self._stage("estimate"):
+            leaves, count = self._sort.sample(cells, _SAMPLE_BLOCK, _SAMPLE_EVERY)
+            if count < _SAMPLE_LEAST:
+                return 0.0
+            sections = self._octree.encode(leaves, count, None, grid.depth, grid.origin, None)
+            size = sum(map(len, sections.values()))
+            return _BEAMS_SAVE * size * cells.count / count
 
     def _points(
         self, header: Header, codes: cl.Buffer, count: int, multiplicity: np.ndarray | None

@@ -23,3 +23,11 @@ kernel void gather_first(global const ulong *codes, uint count, global const uin
     leaves[places[i]] = codes[i];
     first[places[i]] = i;
 }
+
+// A part of the cells: of every `every` blocks of `block` cells the first.
+kernel void take_blocks(global const ulong *leaves, uint block, uint every, uint count, global ulong *taken)
+{
+    const uint i = get_global_id(0);
+    if (i < count)
+        taken[i] = leaves[i / block * block * every + i % block];
+}
