@@ -106,9 +106,15 @@ class NeighbourSearch:
         stride = -(-count // 8) * 8
         planes = np.zeros((3, _WINDOW + stride), np.int32)
         if count:
-            relative = cells.astype(np.int64) - cells.min(axis=1, keepdims=True)
-            excess = int(relative.max()).bit_length() - _POSITION_BITS
-            planes[:, _WINDOW : _WINDOW + count] = relative >> max(excess, 0)
+            lowest = cells.min(axis=1).astype(np.int64)
+            span = int((cells.max(axis=1) - lowest).max())
+            excess = max(span.bit_length() - _POSITION_BITS, 0)
+            for plane, row, low in zip(planes, cells, lowest, strict=True):
+                own = plane[_WINDOW : _WINDOW + count]
+                if excess:
+                    own[:] = (row - low) >> excess
+                else:
+                    np.subtract(row, low, out=own, casting="unsafe")
         positions = device.upload("positions", planes)
         words = device.buffer(f"neighbours {self._neighbours}", 2 * self._neighbours * stride)
         if count:
