@@ -16,7 +16,7 @@ Encode = Callable[[], bytes]
 Decode = Callable[[bytes], np.ndarray]
 
 OCTREE, SCAN, AUTO = MODES = "geoaccel, octree", "geoaccel, scan", "geoaccel, auto"
-_MODES = ("octree",)
+_MODES = ("octree", "scan", "auto")
 
 
 def codecs(step: float, device: str, threads: int) -> dict[str, Codec]:
@@ -29,7 +29,9 @@ def codecs(step: float, device: str, threads: int) -> dict[str, Codec]:
     """
     try:
         return {
-            f"geoaccel, {mode}": Codec(CodecConfig(step=step, device=device, threads=threads))
+            f"geoaccel, {mode}": Codec(
+                CodecConfig(mode=mode, step=step, device=device, threads=threads)
+            )
             for mode in _MODES
         }
     except CodecError as error:
