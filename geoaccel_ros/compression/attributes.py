@@ -21,7 +21,7 @@ import pyopencl as cl
 
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.prefix_sums import PrefixSums
+from geoaccel_ros.compression.events import Events
 from geoaccel_ros.compression.rans import EntropyCoder, costs, prior
 
 PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
@@ -35,6 +35,8 @@ CONTEXTS = 1 + _SPREADS * _LEVELS * (8 * _NEARS + 2 * 3) + 2 * 3 * 14 + 32
 _MAX_CYCLE = 256
 
 _POSITION_BITS = 21
+# Of a value: more are rare in fields that compress.
+_USUAL_EVENTS = 16
 # Chunks on which predictors are compared, at most.
 _COMPARED = 4
 _CENTRE = struct.Struct("<q")
@@ -165,12 +167,11 @@ class AttributeCoder:
         ).reshape(-1)
         options = f"-DNEIGHBOURS={neighbours}"
         programs = {
-            way: device.program("attributes.cl", (way, options))
-            for way in ("-DCOUNT", "-DEMIT", "-DDECODE")
+            way: device.program("attributes.cl", (way, options)) for way in ("-DEMIT", "-DDECODE")
         }
         self._values = {way: each.code_values for way, each in programs.items()}
         self._cycles = {way: each.code_cycles for way, each in programs.items()}
-        self._sums = PrefixSums(device)
+        self._collected = Events(device)
 
     def encode(
         self,
@@ -284,15 +285,11 @@ class AttributeCoder:
         self, model: "_Model", count: int, chunks: tuple[int, int, int]
     ) -> tuple[cl.Buffer, np.ndarray]:
         """Return the events of chunks (first, step, number), and where each one's begin."""
-        device = self._device
-        number = chunks[2]
-        starts = device.buffer("attribute_starts", 4 * (number + 1))
-        self._launch(model, "-DCOUNT", count, chunks, starts)
-        self._sums.exclusive(starts, number)
-        on_host = device.download(starts, number + 1, "u4")
-        events = device.buffer("attribute_events", 2 * int(on_host[-1]))
-        self._launch(model, "-DEMIT", count, chunks, starts, events)
-        return events, on_host
+
+        def emit(*buffers: cl.Buffer) -> None:
+            self._launch(model, "-DEMIT", count, chunks, *buffers)
+
+        return self._collected.collect(emit, chunks[2], _USUAL_EVENTS * CHUNK)
 
     def _launch(self, model: "_Model", way: str, count: int, chunks: tuple, *coder) -> None:
         self._device.launch_serial(

@@ -27,6 +27,14 @@
 #define CYCLES_AT (MANTISSAS_AT + 2 * 3 * MANTISSA_CLASSES)
 #define CONTEXTS (CYCLES_AT + 32)
 
+#ifdef EMIT
+#define COUNTS global uint *event_counts,
+#define TELL_COUNT(coder, item) (event_counts[item] = (coder).position - coder_starts[item])
+#else
+#define COUNTS
+#define TELL_COUNT(coder, item)
+#endif
+
 typedef struct {
     long value;
     // Four times the expected size of the residual.
@@ -142,7 +150,7 @@ long code_residual(coder_t *coder, const prediction_t *prediction, long residual
 
 // Chunks first, first + every and so on, a work-item each.
 kernel void code_values(global long *values, uint count, uint first, uint every, uint chunks, uint predictor,
-                        long centre, global const ushort *neighbours, uint stride, CODER)
+                        long centre, global const ushort *neighbours, uint stride, COUNTS CODER)
 {
     const uint item = get_global_id(0);
     if (item >= chunks)
@@ -166,6 +174,7 @@ kernel void code_values(global long *values, uint count, uint first, uint every,
         last = residual < 0 ? 0 - (ulong)residual : (ulong)residual;
     }
     CLOSE_CODER(coder, item);
+    TELL_COUNT(coder, item);
 }
 
 #define MAX_CYCLE 256
@@ -174,7 +183,7 @@ kernel void code_values(global long *values, uint count, uint first, uint every,
 // shots: numbers below `size`, their places in the cycle. From one to the next each place on the way is told to
 // be the next or not; contexts: in which of the last three rounds it was there, whether the place before it is
 // there in this one, and whether the place after it was in the last.
-kernel void code_cycles(global long *values, uint count, uint first, uint every, uint chunks, uint size, CODER)
+kernel void code_cycles(global long *values, uint count, uint first, uint every, uint chunks, uint size, COUNTS CODER)
 {
     const uint item = get_global_id(0);
     if (item >= chunks)
@@ -200,4 +209,5 @@ kernel void code_cycles(global long *values, uint count, uint first, uint every,
         values[i] = place;
     }
     CLOSE_CODER(coder, item);
+    TELL_COUNT(coder, item);
 }
