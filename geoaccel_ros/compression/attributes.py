@@ -9,7 +9,40 @@ are known. A section is
 - for 0 to 3 the value that stands before each chunk's first, int64; for 4 the places of the cycle
   less 1, one byte, and the value at each of them, one byte;
 - the events of the residuals, or of the ways along the cycle (:mod:`.rans`), in the chunks of the
-  values; attributes.cl says which.
+  values.
+
+All that follows is in integers modulo 2**64; >> keeps the sign; bits(n) is the number of bits of n.
+
+Neighbours of a point are the three nearest of the 32 points before it, of its chunk. Distances are
+sums over the axes of differences of cells, relative to the lowest cell of the cloud and shifted
+right until the largest has 21 bits; of two as far the later point is nearer. The class of a
+distance d is 2 * k for 2**k <= 1 + d < 1.5 * 2**k, else 2 * k + 1 with the same k = bits(1 + d) -
+1. A neighbour f classes further than the nearest weighs (128, 91, 64, 45, 32)[f], above 4 nothing;
+each weight w becomes w * (16384 // the sum of all) >> 7.
+
+With a, b, c the values before, the last first, and e the sum of the last two residuals' magnitudes
+(at a chunk's beginning the value of the head, and 0), predictors 0 to 2 predict a, b + (a - b + 1
+>> 1) and 2 * a - b; the spread s is 2 * |a - b| + |b - c| + e; the sense is 0, 1 or 2 for a below,
+at or above b; near is 0. Predictor 3, where there is a neighbour, predicts p = v + (the sum over
+the other neighbours of w' * (v' - v) + 64 >> 7), v the value of the nearest; s = (the sum over all
+of w' * |v' - p| >> 6) + e; the sense is that of v to p; near is 1, 2 below a distance of 20 to the
+nearest, or 3 below 5. Where there is none it does as predictor 0.
+
+The spread's class is bits(s) for s < 2, 2 * bits(s) - 2 + the second highest bit of s below 64, at
+most 18 and bits(s) + 5 above; level is bits(p) for p > 0, at most 7, else 0; cell = 8 * class +
+level. A residual's class k is the bits of its magnitude; E = max(bits(s) - 2, 0). With B = 1 + 8 *
+(4 * cell + near), the events are: if E > 0, k < E in context B; then either, for j = 0, 1 and so on
+while k is not found and E - 1 - j > 0, k == E - 1 - j in B + 1 + min(j, 2); or, while E + j < 64, k
+== E + j in B + 4 + min(j, 3). For k > 0 follow the sign (1: negative) in 4865 + 3 * (152 * (near ==
+0) + cell) + sense; for k > 1 the second highest bit of the magnitude in M = 5777 + 3 * (14 * (near
+== 0) + min(k - 1, 14) - 1), for k > 2 the third in M + 1 + the second, and the others from the
+highest to the lowest in context 0.
+
+For predictor 4 the values are places in the cycle; a chunk begins at place 0 with nothing there
+before. Each place after the last value's is told to be the next or not (1), but for the last that
+is left, in context 5861 + its last three rounds (1, 2, 4: it was there; the latest is 1) + 8 * the
+place before it is there (the first of a chunk: 1) + 16 * the place after it was there in its latest
+round.
 """
 
 import struct

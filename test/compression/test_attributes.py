@@ -224,3 +224,116 @@ def test_damage_is_told_or_does_no_harm(coder, search, predictor):
 def test_no_section_is_refused(coder, section):
     with pytest.raises(CodecError, match="damaged stream"):
         coder.decode(memoryview(section), 1)
+
+
+class EventsSeen(EntropyCoder):
+    """An entropy coder that keeps what it is given to encode."""
+
+    def encode(self, events, chunk_starts, prior):
+        seen = self._device.download(events, int(chunk_starts[-1]), "u2")
+        self.events = np.split(seen, chunk_starts[1:-1].astype(int))
+        return super().encode(events, chunk_starts, prior)
+
+
+def residual_events(residual, prediction, spread, near, sense):
+    """Yield (context, bit) of a residual by the description in attributes.py."""
+    bits = spread.bit_length()
+    if bits < 2:
+        spread_class = bits
+    elif spread < 64:
+        spread_class = 2 * bits - 2 + (spread >> bits - 2 & 1)
+    else:
+        spread_class = min(18, bits + 5)
+    level = min(7, prediction.bit_length()) if prediction > 0 else 0
+    cell, magnitude = 8 * spread_class + level, abs(residual)
+    base, k, expected = 1 + 8 * (4 * cell + near), magnitude.bit_length(), max(bits - 2, 0)
+    if expected > 0:
+        yield base, int(k < expected)
+    j = 0
+    if k < expected:
+        while expected - 1 - j > 0:
+            yield base + 1 + min(j, 2), int(k == expected - 1 - j)
+            if k == expected - 1 - j:
+                break
+            j += 1
+    else:
+        while expected + j < 64:
+            yield base + 4 + min(j, 3), int(k == expected + j)
+            if k == expected + j:
+                break
+            j += 1
+    if k == 0:
+        return
+    yield 4865 + 3 * (152 * (near == 0) + cell) + sense, int(residual < 0)
+    if k > 1:
+        mantissa = 5777 + 3 * (14 * (near == 0) + min(k - 1, 14) - 1)
+        second = magnitude >> k - 2 & 1
+        yield mantissa, second
+    if k > 2:
+        yield mantissa + 1 + second, magnitude >> k - 3 & 1
+    for shift in range(k - 4, -1, -1):
+        yield 0, magnitude >> shift & 1
+
+
+def value_events(values, centre, predictor, words):
+    a = b = c = centre
+    errors = [0, 0]
+    for i, value in enumerate(values):
+        near, sense = 0, 1 + (a > b) - (a < b)
+        spread = 2 * abs(a - b) + abs(b - c) + sum(errors)
+        prediction = {MEAN: b + (a - b + 1 >> 1), LINEAR: 2 * a - b}.get(predictor, a)
+        found = [plane[i] for plane in words if plane[i] & 63]
+        if predictor == NEAREST and found:
+            weighed = [(word >> 6 & 255, values[i - (word & 63)]) for word in found]
+            nearest = weighed[0][1]
+            prediction = nearest + (sum(w * (v - nearest) for w, v in weighed[1:]) + 64 >> 7)
+            spread = (sum(w * abs(v - prediction) for w, v in weighed) >> 6) + sum(errors)
+            near = 1 + (found[0] >> 14)
+            sense = 1 + (nearest > prediction) - (nearest < prediction)
+        residual = value - prediction
+        yield from residual_events(residual, prediction, spread, near, sense)
+        a, b, c = value, a, b
+        errors = [abs(residual), errors[0]]
+
+
+def cycle_events(values, cycle):
+    place_of = {value: place for place, value in enumerate(cycle)}
+    place, is_there, rounds = 0, 1, [0] * len(cycle)
+    for value in values:
+        for step in range(1, len(cycle) + 1):
+            place = (place + 1) % len(cycle)
+            after = rounds[(place + 1) % len(cycle)] & 1
+            context = 5861 + (rounds[place] & 7) + 8 * is_there + 16 * after
+            is_there = int(step == len(cycle) or place == place_of[value])
+            if step < len(cycle):
+                yield context, is_there
+            rounds[place] = rounds[place] << 1 | is_there
+            if is_there:
+                break
+
+
+@pytest.mark.parametrize("predictor", [PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE])
+def test_the_events_are_those_described(device, search, predictor):
+    rng = np.random.default_rng(17)
+    count = CHUNK + 500
+    scale = 4.0 ** rng.integers(0, 12, count // 100 + 1).repeat(100)[:count]
+    values = np.rint(scale * rng.normal(size=count)).astype(np.int64)
+    if predictor == CYCLE:
+        values = shots(400, 0.3)
+    neighbours = search.find(surface(len(values)))
+    words = words_of(device, neighbours)
+    entropy = EventsSeen(device)
+    section = AttributeCoder(device, entropy).encode(
+        values, None if predictor == CYCLE else neighbours, predictor
+    )
+    cycle = list(section[2 : 3 + section[1]])
+    assert len(entropy.events) == -(-len(values) // CHUNK)
+    for chunk, seen in enumerate(entropy.events):
+        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        if predictor == CYCLE:
+            expected = cycle_events(values[part].tolist(), cycle)
+        else:
+            expected = value_events(
+                values[part].tolist(), int(values[0]), predictor, words[:, part].tolist()
+            )
+        assert [(e >> 1, e & 1) for e in seen.tolist()] == list(expected)

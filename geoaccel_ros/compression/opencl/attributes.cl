@@ -113,7 +113,8 @@ long code_residual(coder_t *coder, const prediction_t *prediction, long residual
     const uint level = prediction->value > 0 ? min(bits_of((ulong)prediction->value), (uint)LEVELS - 1) : 0;
     const uint cell = spread_class(spread, bits) * LEVELS + level;
     const uint base = 1 + (cell * NEARS + prediction->near) * CLASS_CONTEXTS;
-    const uint wanted = bits_of(residual < 0 ? 0 - (ulong)residual : (ulong)residual);
+    const ulong magnitude = residual < 0 ? 0 - (ulong)residual : (ulong)residual;
+    const uint wanted = bits_of(magnitude);
     uint class = expected, steps = 0;
     // Nothing is below class 0: that needs no bit, neither here nor on the way down.
     if (expected > 0 && code_bit(coder, base, wanted < expected)) {
@@ -128,9 +129,8 @@ long code_residual(coder_t *coder, const prediction_t *prediction, long residual
     if (class == 0)
         return 0;
     const uint along = prediction->near == 0;
-    const uint sign = SIGNS_AT + ((along * SPREADS * LEVELS + cell) * 3) + prediction->sense;
+    const uint sign = SIGNS_AT + 3 * (along * SPREADS * LEVELS + cell) + prediction->sense;
     const uint negative = code_bit(coder, sign, residual < 0);
-    ulong magnitude = residual < 0 ? 0 - (ulong)residual : (ulong)residual;
     uint rest = class - 1;
     ulong coded = 1;
     if (rest > 0) {
