@@ -7,11 +7,11 @@ independently. scan.cl says how. A section is
   for beams without a return, are told by a flag (linear: those at the origin);
 - for the spin model: the number of line starts, a number as in :mod:`.rans` (0: the lines are those
   of the order), and the length of each line but the last; int32 the step of azimuth in 2**-32 of
-  a turn; four bytes: the usual multiple, the loop's gains for phase and step (shifts), and 1 if
-  beams pass the axis plus 2 if the sensor moved; then signed integers as numbers, n >= 0 as 2 n and
-  n < 0 as -2 n - 1: if it moved the ten of scan.cl's parameters from SEAM on; for each line its
-  slope (2**16 is 1) less that of the line before, its height and, if beams pass the axis, its
-  offset (both in 1/16 of a cell);
+  a turn; five bytes: the usual multiple, after how many points multiples repeat themselves or 0,
+  the loop's gains for phase and step (shifts), and 1 if beams pass the axis plus 2 if the sensor
+  moved; then signed integers as numbers, n >= 0 as 2 n and n < 0 as -2 n - 1: if it moved the ten
+  of scan.cl's parameters from SEAM on; for each line its slope (2**16 is 1) less that of the line
+  before, its height and, if beams pass the axis, its offset (both in 1/16 of a cell);
 - the events of the points (:mod:`.rans`).
 """
 
@@ -42,7 +42,7 @@ _NEAR, _FAR, _FRACTIONS = 4, 26, 8
 _SCALE, _COARSE = _NEAR * _FRACTIONS + _FAR, _NEAR + _FAR
 _MODEL_AT = 5
 SPIN_CONTEXTS = (
-    _MODEL_AT + (32 + 3) * _COARSE + 4 * (6 * _SCALE + 10 * _COARSE) + (4 * 12 + 12) * _SCALE
+    _MODEL_AT + (48 + 3) * _COARSE + 4 * (6 * _SCALE + 10 * _COARSE) + (4 * 12 + 12) * _SCALE
 )
 LINEAR_CONTEXTS = _MODEL_AT + 3 * 4 * (6 * _SCALE + 8 * _COARSE)
 SPIN_LIMIT = 2**22
@@ -53,12 +53,17 @@ _SINES = 4096
 _GAINS = ((2, 7), (3, 5), (5, 9), (6, 11))
 _MAX_GAIN = 20
 _MAX_USUAL = 16
+_MAX_REPETITION = 16
 _MAX_STARTS = 1024
 _LEAST_STEP = 2**12
 # Events of a point that the buffer has room for at first.
 _USUAL_EVENTS = 20
 # Chunks on which models are compared, at most.
 _COMPARED = 4
+# The context of bits that are 1 as often as 0.
+_EVEN = 0
+# Bits that tell a context's own probability, about.
+_TOLD = 12
 # More points at the origin than one in so many are told by a flag.
 _RARE = 1000
 # Of a line's slope, height and offset; what each may be at most, in its unit.
@@ -68,7 +73,7 @@ _BEAM_LIMITS = np.array([2**30, 2**26, 2**16])
 _POSE = 10
 _POSE_LIMIT = 2**26
 _HAS_OFFSETS, _HAS_POSE = 1, 2
-_SPIN_HEAD = struct.Struct("<iBBBB")
+_SPIN_HEAD = struct.Struct("<iBBBBB")
 
 
 def sines() -> np.ndarray:
@@ -214,7 +219,7 @@ class Scan:
         with_offsets = (0, 1) if beams[:, 2].any() else (0,)
         pose = _pose_in_units(found.pose)
         rows = [
-            (found.usual, found.step, *gains, offsets, *pose)
+            (found.usual, found.step, *gains, offsets, found.repetition, *pose)
             for gains in _GAINS
             for offsets in with_offsets
         ]
@@ -248,10 +253,23 @@ class Scan:
         return every // 2, every, compared
 
     def _cost(self, model, arguments, chunks, rows) -> np.ndarray:
-        """Return what these chunks cost in bits, float (rows,)."""
+        """Return what these chunks cost in bits as parts of the whole cloud, float (rows,)."""
+        _, every, compared = chunks
         events, starts = self._events(model, arguments, chunks, rows)
-        cost = self._costs[model][self._device.download(events, int(starts[-1]), "u2")]
-        return np.add.reduceat(cost, starts[:-1].astype(np.int64)).reshape(rows, -1).sum(axis=1)
+        of_rows = np.split(
+            self._device.download(events, int(starts[-1]), "u2"), starts[compared:-1:compared]
+        )
+        bins = 2 * len(self._priors[model])
+        counts = np.stack([np.bincount(each, minlength=bins) for each in of_rows])
+        counts = counts.reshape(rows, -1, 2)
+        used = counts.any(axis=(0, 2))
+        used[_EVEN] = False
+        even = counts[:, _EVEN].sum(axis=1)
+        counts = counts[:, used]
+        by_prior = (counts * self._costs[model][used]).sum(axis=2)
+        # Contexts of which the prior is wrong get a probability of their own, told once.
+        own = _times_log(counts.sum(axis=2)) - _times_log(counts).sum(axis=2)
+        return even + np.minimum(by_prior, own + _TOLD / every).sum(axis=1)
 
     def _events(self, model, arguments, chunks, rows):
         """Return the events of these chunks (first, step, number), and where each one's begin."""
@@ -287,26 +305,28 @@ def _chunks(count: int) -> int:
 
 
 def _event_costs(prior: np.ndarray) -> np.ndarray:
-    """Return the cost in bits of each event that a table has, float32 (2 * contexts,)."""
-    once = np.ones(len(prior), np.int64)
-    of_bits = [
-        costs(np.stack(bits, axis=1), prior) for bits in ((once, 0 * once), (0 * once, once))
-    ]
-    return (np.stack(of_bits, axis=1).reshape(-1) / 2**24).astype(np.float32)
+    """Return the cost in bits of a 0 and a 1 in each context, float (contexts, 2)."""
+    once, never = np.ones(len(prior), np.int64), np.zeros(len(prior), np.int64)
+    bits = np.stack([once, never], axis=1), np.stack([never, once], axis=1)
+    return np.stack([costs(bit, prior) for bit in bits], axis=1) / 2**24
+
+
+def _times_log(counts: np.ndarray) -> np.ndarray:
+    return counts * np.log2(np.maximum(counts, 1))
 
 
 def _lines_of(points, seen, lines) -> tuple[np.ndarray, np.ndarray]:
     """Return the starts of lines that the order does not have, and the line of each point."""
-    count = points.shape[1]
-    if lines.count == 1:
-        # The order is as it is.
-        starts = spinning.line_starts(points[:, seen])
-        if len(starts) > 1:
-            starts = np.arange(count)[seen][starts]
-            starts[0] = 0
-            return starts, _numbered(starts, count)
-    none = np.empty(0, np.int64)
-    return none, lines.line if lines.count <= _MAX_STARTS else np.zeros(count, np.int64)
+    none, count = np.empty(0, np.int64), points.shape[1]
+    if lines.count > 1:
+        return none, lines.line
+    # The order is as it is.
+    starts = spinning.line_starts(points[:, seen])
+    if len(starts) == 1:
+        return none, lines.line
+    starts = np.arange(count)[seen][starts]
+    starts[0] = 0
+    return starts, _numbered(starts, count)
 
 
 def _numbered(starts: np.ndarray, count: int) -> np.ndarray:
@@ -327,8 +347,8 @@ def _pose_in_units(pose: np.ndarray) -> list[int]:
 
 
 def _spin_head(starts: np.ndarray, beams: np.ndarray, row: tuple[int, ...]) -> bytes:
-    usual, step, *gains, has_offsets = row[:5]
-    pose = np.array(row[5:])
+    usual, step, *gains, has_offsets, repetition = row[:6]
+    pose = np.array(row[6:])
     moved = bool(pose.any())
     told = beams[:, : 2 + has_offsets].copy()
     # Slopes mostly rise or fall from line to line.
@@ -337,7 +357,7 @@ def _spin_head(starts: np.ndarray, beams: np.ndarray, row: tuple[int, ...]) -> b
     return b"".join(
         (
             encode_numbers(np.concatenate([[len(starts)], np.diff(starts)])),
-            _SPIN_HEAD.pack(step, usual, *gains, has_offsets + _HAS_POSE * moved),
+            _SPIN_HEAD.pack(step, usual, repetition, *gains, has_offsets + _HAS_POSE * moved),
             encode_numbers(np.where(signed < 0, -2 * signed - 1, 2 * signed)),
         )
     )
@@ -368,10 +388,11 @@ def _read_head(section: memoryview, lines: Lines):
         line, number = _numbered(np.concatenate([[0], ends]), count), int(starts)
     if len(content) < position + _SPIN_HEAD.size:
         raise damaged
-    step, usual, *gains, flags = _SPIN_HEAD.unpack_from(section, position)
+    step, usual, repetition, *gains, flags = _SPIN_HEAD.unpack_from(section, position)
     if (
         abs(step) < _LEAST_STEP
         or not 1 <= usual <= _MAX_USUAL
+        or repetition > _MAX_REPETITION
         or max(gains) > _MAX_GAIN
         or flags > _HAS_OFFSETS + _HAS_POSE
     ):
@@ -392,5 +413,5 @@ def _read_head(section: memoryview, lines: Lines):
         or max(map(abs, pose[1:])) > _POSE_LIMIT
     ):
         raise damaged
-    row = (usual, step, *gains, flags & _HAS_OFFSETS, *pose)
+    row = (usual, step, *gains, flags & _HAS_OFFSETS, repetition, *pose)
     return model, has_origins, (line, beams, row), position

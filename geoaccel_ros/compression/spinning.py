@@ -16,6 +16,7 @@ _OFFSET_WINDOWS = 512, 192
 _CONE_POINTS = 5120
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
+_MAX_REPETITION = 16
 # What two azimuths differ by from a multiple at least, in radians.
 _JITTER = 1e-4
 # A beam may pass the axis by this much, in metres (HDL-64E: 26 mm).
@@ -47,6 +48,8 @@ class Spin:
         Of azimuth, in 2**-32 of a turn; negative for clockwise.
     usual : int
         Steps from most points to the next.
+    repetition : int
+        After how many points these numbers repeat themselves; 0 if they do not.
     beams : float64 (lines, 3)
         Slope (2**16 is 1) and height of each line's cone, and the distance at which its beam passes
         the axis, both in 1/256 of a cell.
@@ -59,6 +62,7 @@ class Spin:
 
     step: int
     usual: int
+    repetition: int
     beams: np.ndarray
     pose: np.ndarray
     unreturned: float
@@ -82,19 +86,15 @@ def fit(points: np.ndarray, order: np.ndarray, line: np.ndarray, cell: float) ->
         return None
     near = _NEAR / cell
     seam, motion, slopes, heights = _cones(points, order, line, near)
-    step, usual = _step(points, order, line, near, seam, motion)
+    step, usual, repetition = _step(points, order, line, near, seam, motion)
     if not usual:
         return None
     offsets = _offsets(points, order, line, step, cell, seam, motion)
     beams = np.stack([slopes * _SLOPE, heights * _LENGTH, offsets * _LENGTH], axis=1)
     pose = np.concatenate([[seam / (2 * np.pi) * _TURN], motion * _MOTION_UNITS])
-    return Spin(
-        round(step / (2 * np.pi) * _TURN),
-        usual,
-        beams,
-        pose,
-        _unreturned(points, order, seam, motion),
-    )
+    step = round(step / (2 * np.pi) * _TURN)
+    unreturned = _unreturned(points, order, seam, motion)
+    return Spin(step, usual, repetition, beams, pose, unreturned)
 
 
 def line_starts(points: np.ndarray) -> np.ndarray:
@@ -144,18 +144,20 @@ def _step(
     near: float,
     seam: float,
     motion: np.ndarray,
-) -> tuple[float, int]:
-    """Return the step of azimuth in radians and how many of them are usual; 0 if there is none."""
+) -> tuple[float, int, int]:
+    """Return the step of azimuth in radians, how many of them are usual, 0 if there is none, and
+    after how many points the numbers of steps repeat themselves, 0 if they do not.
+    """
     at = _windows(len(order), *_STEP_WINDOWS)
     x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
     azimuth = np.arctan2(y, x)
-    turns = (np.diff(azimuth) + np.pi) % (2 * np.pi) - np.pi
+    turns = _between(azimuth.T).T
     line = line[at]
     is_far = np.hypot(x, y) > near / 2
     clear = (line[:, 1:] == line[:, :-1]) & is_far[:, 1:] & is_far[:, :-1]
-    turns = turns[clear & (np.abs(turns) > 1e-5)]
+    sequences, turns = turns, turns[clear & (np.abs(turns) > 1e-5)]
     if len(turns) < _LEAST_EVIDENCE:
-        return 0.0, 0
+        return 0.0, 0, 0
     middle = np.median(turns)
     turns = turns * np.sign(middle)
     turns = turns[(turns > 0) & (turns < 8 * abs(middle))]
@@ -168,13 +170,28 @@ def _step(
             # Of sums: what is added to one turn is most often missing in the next.
             step = turns[fits].sum() / max(multiples[fits].sum(), 1)
             if not step:
-                return 0.0, 0
+                return 0.0, 0, 0
         misfit = np.abs(turns - np.rint(turns / step) * step)
         # In bits; the finer the step, the more fits by chance.
         bits = np.log2(1 + misfit / _JITTER).mean() + 0.2 * divisor
         found.append((bits, step, divisor))
     _, step, divisor = min(found)
-    return float(step * np.sign(middle)), divisor
+    step = float(step * np.sign(middle))
+    return step, divisor, _repetition(np.rint(sequences / step))
+
+
+def _repetition(sequences: np.ndarray) -> int:
+    """Return after how many numbers sequences, by rows, repeat themselves; 0 if they do not."""
+    counts = np.unique(sequences, return_counts=True)[1]
+    # A number that is nearly always the same is known better by that.
+    always = counts.max() / sequences.size
+    if sequences.shape[1] <= 2 * _MAX_REPETITION or always > 0.6:
+        return 0
+    agreement = [
+        np.mean(sequences[:, lag:] == sequences[:, :-lag]) for lag in range(1, _MAX_REPETITION + 1)
+    ]
+    best = int(np.argmax(agreement))
+    return best + 1 if agreement[best] > 0.6 else 0
 
 
 def _cones(
@@ -203,9 +220,16 @@ def _cones(
     return seam, motion, slopes, heights
 
 
+def _between(azimuths: np.ndarray) -> np.ndarray:
+    """Return the turn, -pi to pi, from each azimuth to the next along the first axis."""
+    turns = np.diff(azimuths, axis=0)
+    return turns - 2 * np.pi * np.rint(turns / (2 * np.pi))
+
+
 def _turned(x: np.ndarray, y: np.ndarray, seam: float) -> np.ndarray:
     """Return the part of a turn, -1/2 to 1/2, that lies between the seam's opposite and a point."""
-    return (np.arctan2(y, x) - seam) / (2 * np.pi) % 1 - 0.5
+    turned = (np.arctan2(y, x) - seam) / (2 * np.pi)
+    return turned - np.floor(turned) - 0.5
 
 
 def _seen(
@@ -327,16 +351,17 @@ def _offsets(
     """
     lines = int(line[-1]) + 1
     at = _windows(len(order), *_OFFSET_WINDOWS)
+    change = np.diff(1 / np.maximum(np.hypot(points[0, order[at]], points[1, order[at]]), 1e-9))
+    row, i = np.nonzero(np.abs(change) > _LEAST_CHANGE * cell)
+    at = np.stack([at[row, i], at[row, i + 1]])
+    at = at[:, line[at[0]] == line[at[1]]]
+    at = at[:, :: 1 + at.shape[1] // _OFFSET_POINTS]
     x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
     r = np.maximum(np.hypot(x, y), 1e-9)
-    change = np.diff(1 / r)
-    row, i = np.nonzero(np.abs(change) > _LEAST_CHANGE * cell)
-    is_clear = line[at[row, i + 1]] == line[at[row, i]]
-    is_clear &= np.minimum(r[row, i + 1], r[row, i]) > _LEAST_RANGE / cell
-    row, i = (each[is_clear][:: 1 + len(row) // _OFFSET_POINTS] for each in (row, i))
-    change, line = change[row, i] / step, line[at[row, i]]
-    turns = np.arctan2(y[row, i + 1], x[row, i + 1]) - np.arctan2(y[row, i], x[row, i])
-    turns = ((turns + np.pi) % (2 * np.pi) - np.pi) / step
+    is_far = r.min(axis=0) > _LEAST_RANGE / cell
+    line = line[at[0, is_far]]
+    change = np.diff(1 / r[:, is_far], axis=0)[0] / step
+    turns = _between(np.arctan2(y[:, is_far], x[:, is_far]))[0] / step
     near = np.abs(turns) < 5
     turns, change, line = turns[near], change[near], line[near]
     known = np.bincount(line, minlength=lines) > _LEAST_EVIDENCE

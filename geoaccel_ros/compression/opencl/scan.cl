@@ -31,8 +31,10 @@
 #define ORIGIN_AT 1
 #define MODEL_AT (ORIGIN_AT + 4)
 
-// SPIN: steps since the last odd multiple (up to 15), and whether the last multiple was the usual one.
-#define MULTIPLES 32
+// SPIN: steps since the last odd multiple (up to 15), and whether the last multiple was the usual one; or the
+// multiple so many points ago, for sensors that send their columns in another order than they fired.
+#define MULTIPLES_SINCE 32
+#define MULTIPLES (MULTIPLES_SINCE + 16)
 #define RANGES_FINE 6
 #define RANGES_COARSE 10
 #define RANGE_LAST 4
@@ -63,19 +65,20 @@
 #define PHASE_GAIN 2
 #define STEP_GAIN 3
 #define OFFSETS 4
+#define REPETITION 5
 // Where the sensor was and how it stood: since the azimuth SEAM it has turned from -1/2 to 1/2. Its place in 1/256 of
 // a cell, its tilt in slopes towards x and y (2^16 is 1), and what of both changes by turn.
-#define SEAM 5
-#define PLACE_X 6
-#define PLACE_Y 7
-#define MOTION_X 8
-#define MOTION_Y 9
-#define MOTION_Z 10
-#define TILT_X 11
-#define TILT_Y 12
-#define TILTING_X 13
-#define TILTING_Y 14
-#define PARAMETERS 15
+#define SEAM 6
+#define PLACE_X 7
+#define PLACE_Y 8
+#define MOTION_X 9
+#define MOTION_Y 10
+#define MOTION_Z 11
+#define TILT_X 12
+#define TILT_Y 13
+#define TILTING_X 14
+#define TILTING_Y 15
+#define PARAMETERS 16
 
 uint class_of(ulong value)
 {
@@ -223,8 +226,9 @@ typedef struct {
     // Of the step, in 1/256.
     long deviation;
     ulong weight;
-    // Of the multiples: since an odd one, and whether the last was unusual.
+    // Of the multiples: since an odd one, and whether the last was unusual; the last 16, four bits each.
     uint since, unusual;
+    ulong multiples;
     range_t range;
     // Sizes of the errors: of r, of the angle in 2^-16 radian, of z; that of r at the last point.
     long range_scale, across_scale, height_scale, range_last;
@@ -240,6 +244,7 @@ void open_spin(spin_t *s)
     s->weight = 0;
     s->since = 15;
     s->unusual = 0;
+    s->multiples = 0;
     s->range.last = s->range.step = s->range.smooth = s->range.smooth_step = 0;
     s->range.last_error = s->range.smooth_error = 64;
     s->range_scale = s->across_scale = s->height_scale = 64;
@@ -305,9 +310,13 @@ void code_spin(coder_t *coder, spin_t *s, global int *cells, global const int *f
         multiple = nearest_quotient(step < 0 ? -ahead : ahead, magnitude_of(step));
     }
 #endif
-    const uint multiples = MODEL_AT + (2 * s->since + s->unusual) * (NEAR + FAR);
+    const uint repetition = parameters[REPETITION];
+    const uint circumstance = repetition ? MULTIPLES_SINCE + ((uint)(s->multiples >> 4 * (repetition - 1)) & 15)
+                                         : 2 * s->since + s->unusual;
+    const uint multiples = MODEL_AT + circumstance * (NEAR + FAR);
     multiple = code_residual(coder, multiples, multiples + NEAR, multiple - parameters[USUAL]);
     s->unusual = multiple != 0;
+    s->multiples = s->multiples << 4 | (ulong)(clamp(multiple, -8L, 7L) & 15);
     multiple = (long)((ulong)multiple + (ulong)parameters[USUAL]);
     if (multiple & 1)
         s->since = multiple == 1 || s->since == 15 ? 0 : 1;
