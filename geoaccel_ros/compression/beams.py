@@ -1,10 +1,11 @@
 """The rings of a spinning lidar, or the ground, as the octree's coder knows them.
 
 Ring i of a spinning lidar lies on a cone about the sensor's axis: z = a_i rho + b_i with
-rho = hypot(x, y). Clouds that were corrected for the sensor's motion bend the cones, all alike: a
-tilt A and an offset B that depend on the azimuth are added, z = (a_i + A) rho + b_i + B. They are
-given at 17 knots, four a quadrant, and are linear between these. Azimuth is measured by
-|y| / (|x| + |y|), which is quick to compute in integers: 0 on the x axis, 1 on the y axis, to 4.
+rho = hypot(x, y). Where a cloud was corrected for the sensor's motion, the sensor was elsewhere for
+each azimuth: z = a_i (rho + D) + A rho + b_i + B, with how far it was in front of what it measured
+and by how much it was tilted and higher. D, A and B are given at 17 knots, four a quadrant from
+behind round to behind, where a turn begins, and are linear between these. Azimuth is measured by
+|y| / (|x| + |y|), which is quick to compute in integers: 0 on the -x axis, 1 on the -y axis, to 4.
 
 Where no rings are seen, the ground is one cone of slope 0, whose knots follow its shape.
 
@@ -14,7 +15,8 @@ Section "beams", a sequence of unsigned LEB128 numbers; a signed number v is sen
 - the number of beams;
 - the slopes a_i in 2**-17, ascending: the first, then differences;
 - the heights b_i in 1/32 of a cell, likewise;
-- 1 if knots follow, else 0: the tilts A in 2**-17, then the offsets B in 1/32 of a cell.
+- 1 if knots follow, else 0: the tilts A in 2**-17, then the offsets B and the shifts D in 1/32 of
+  a cell.
 """
 
 from dataclasses import dataclass
@@ -38,8 +40,10 @@ _MAX_HEIGHT = 2**25
 MAX_CELL = 2**23
 
 # Points that a fit uses, about; its rounds, and those before the knots join, if they are needed.
-_SAMPLE = 12000
-_ROUNDS = 7
+_SAMPLE = 6000
+_ROUNDS = 10
+# A round that leaves more than this share of the residual is the last.
+_SETTLED = 0.97
 _STRAIGHT_ROUNDS = 3
 # Nearer points tell little; residuals below this are the coordinates' own resolution: metres.
 _NEAR = 0.5
@@ -50,6 +54,9 @@ _MIN_POINTS = 8
 _MIN_BEAMS = 4
 # Chance alone gives residuals of a quarter of the gap to the next ring.
 _GOOD_FIT = 0.08
+_NO_FIT = 0.2
+# With a residual below this, in metres, no other guess at the rings is made.
+_CERTAIN = 2e-3
 # The ground: the height that most points near the sensor have is looked for, then the knots fitted
 # to points within the spread, for as far as the share of them pays: metres.
 _GROUND_BEGINS = 15.0
@@ -57,9 +64,14 @@ _GROUND_BIN = 0.1
 _GROUND_SPREAD = 0.06
 _GROUND_SHARE = 0.08
 _GROUND_ROUNDS = 8
+# What keeps A and B at 0 where no ground is seen, as so many points would; and next to nothing.
+_GROUND_STIFFNESS = (30.0, 0.1)
+_LIMP = 1e-6
 # The histogram that finds rings by elevation reaches from -1 to 1.
 _BIN = 1 / 2000
 _BINS = 2000
+# More are noise: no sensor has them.
+_MAX_FREQUENT = 128
 
 
 @dataclass(frozen=True)
@@ -70,25 +82,26 @@ class Beams:
     ----------
     slopes, heights : ndarray, shape (beams,), int64
         a_i in 2**-17, ascending; b_i in 1/32 of a cell.
-    tilts, offsets : ndarray, shape (KNOTS,), int64
-        A and B at the knots, in the same units.
+    tilts, offsets, shifts : ndarray, shape (KNOTS,), int64
+        A, B and D at the knots, in the same units.
     """
 
     slopes: np.ndarray
     heights: np.ndarray
     tilts: np.ndarray
     offsets: np.ndarray
+    shifts: np.ndarray
 
     @property
     def bent(self) -> bool:
         """Whether there are knots."""
-        return bool(self.tilts.any() or self.offsets.any())
+        return bool(self.tilts.any() or self.offsets.any() or self.shifts.any())
 
     def to_bytes(self) -> bytes:
         """Return the section."""
         values = [np.diff(self.slopes, prepend=0), np.diff(self.heights, prepend=0)]
         bent = self.bent
-        knots = [self.tilts, self.offsets] if bent else []
+        knots = [self.tilts, self.offsets, self.shifts] if bent else []
         return b"".join(
             (
                 encode_numbers([len(self.slopes)]),
@@ -114,35 +127,36 @@ class Beams:
             raise damaged
         values, position = decode_numbers(content, position, 2 * int(count))
         (bent,), position = decode_numbers(content, position, 1)
-        knots = np.zeros(2 * KNOTS, np.int64)
+        knots = np.zeros(3 * KNOTS, np.int64)
         if bent == 1:
-            knots, position = decode_numbers(content, position, 2 * KNOTS)
+            knots, position = decode_numbers(content, position, 3 * KNOTS)
         slopes, heights = np.cumsum(_unfolded(values).reshape(2, -1), axis=1)
-        tilts, offsets = _unfolded(knots).reshape(2, -1)
+        tilts, offsets, shifts = _unfolded(knots).reshape(3, -1)
         if (
             bent > 1
             or position != len(content)
             or max(np.abs(slopes).max(), np.abs(tilts).max()) > _MAX_SLOPE
-            or max(np.abs(heights).max(), np.abs(offsets).max()) > _MAX_HEIGHT
+            or np.abs(np.concatenate([heights, offsets, shifts])).max() > _MAX_HEIGHT
         ):
             raise damaged
-        return cls(slopes, heights, tilts, offsets)
+        return cls(slopes, heights, tilts, offsets, shifts)
 
     def upload(self, device: Device) -> tuple[cl.Buffer | int, ...]:
-        """Return what kernels take: slopes, heights, their number, if bent, tilts and offsets."""
-        slopes, heights, tilts, offsets = (
+        """Return what kernels take: slopes, heights, their number, if bent, the knots."""
+        slopes, heights, *knots = (
             device.upload(f"beam_{name}", (values * finer).astype(np.int32))
             for name, values, finer in (
                 ("slopes", self.slopes, _FINER_SLOPE),
                 ("heights", self.heights, _FINER_HEIGHT),
                 ("tilts", self.tilts, _FINER_SLOPE),
                 ("offsets", self.offsets, _FINER_HEIGHT),
+                ("shifts", self.shifts, _FINER_HEIGHT),
             )
         )
-        return slopes, heights, len(self.slopes), int(self.bent), tilts, offsets
+        return slopes, heights, len(self.slopes), int(self.bent), *knots
 
 
-NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 4)
+NO_BEAMS = Beams(*(np.empty(0, np.int64),) * 5)
 
 
 def fit_beams(
@@ -177,24 +191,28 @@ def fit_beams(
     x, y, z, rho = x[far], y[far], z[far], rho[far]
     if len(z) < _MIN_POINTS:
         return None
-    azimuth = _diamond_angle(x, y) * _KNOTS_PER_QUADRANT
+    azimuth = _diamond_angle(-x, -y) * _KNOTS_PER_QUADRANT
     if ground_alone:
         guesses = ()
     elif ring is not None:
-        guesses = (_ranks(ring[::stride][far]),)
+        guesses = (lambda: _ranks(ring[::stride][far]),)
     else:
-        guesses = (_turns(xyz)[::stride][far], _frequent_elevations(z / rho))
-    fits = [fit for rings in guesses if (fit := _fit_rings(azimuth, z, rho, rings)) is not None]
-    cones = min(fits, key=lambda fit: fit[0])[1] if fits else _fit_ground(azimuth, z, rho)
+        guesses = (lambda: _turns(xyz)[::stride][far], lambda: _frequent_elevations(z / rho))
+    best, cones = np.inf, None
+    for guess in guesses:
+        residual, fitted = _fit_rings(azimuth, z, rho, guess())
+        if residual < best:
+            best, cones = residual, fitted
+        if best < _CERTAIN:
+            break
+    if cones is None:
+        cones = _fit_ground(azimuth, z, rho)
     if cones is None:
         return None
-    a, b, tilts, offsets = cones
-    return Beams(
-        np.rint(a * _SLOPE).astype(np.int64),
-        np.rint(b * (_HEIGHT / step)).astype(np.int64),
-        np.rint(tilts * _SLOPE).astype(np.int64),
-        np.rint(offsets * (_HEIGHT / step)).astype(np.int64),
-    )
+    a, b, (tilts, offsets, shifts) = cones
+    slope, height = _SLOPE, _HEIGHT / step
+    values = (a * slope, b * height, tilts * slope, offsets * height, shifts * height)
+    return Beams(*(np.rint(value).astype(np.int64) for value in values))
 
 
 def _ranks(ring: np.ndarray) -> np.ndarray:
@@ -217,46 +235,54 @@ def _frequent_elevations(elevations: np.ndarray) -> np.ndarray:
     peaks = (near >= np.append(0, near[:-1])) & (near > np.append(near[1:], 0))
     peaks &= (near > 1.3 * background) & (near > len(elevations) / 4000)
     centres = (np.flatnonzero(peaks) - _BINS) * _BIN
-    if len(centres) == 0:
+    if not 0 < len(centres) <= _MAX_FREQUENT:
         return np.zeros(len(elevations), np.int64)
     return np.searchsorted((centres[1:] + centres[:-1]) / 2, elevations)
 
 
-_Cones = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+# a, b, and A, B and D at the knots, in metres.
+_Cones = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _fit_rings(
     azimuth: np.ndarray, z: np.ndarray, rho: np.ndarray, rings: np.ndarray
-) -> tuple[float, _Cones] | None:
-    """Return the median residual and a, b, A and B in metres; None if the rings are no cones."""
+) -> tuple[float, _Cones | None]:
+    """Return the median residual and the cones; none if the rings are no cones."""
     populated = np.bincount(rings) >= _MIN_POINTS
     count = np.count_nonzero(populated)
     if not _MIN_BEAMS <= count <= _MAX_BEAMS:
-        return None
+        return np.inf, None
     used = populated[rings]
     azimuth, z, rho = azimuth[used], z[used], rho[used]
     rings = (np.cumsum(populated) - 1)[rings[used]]
     knot, part = _knots(azimuth)
-    tilts, offsets = np.zeros(KNOTS), np.zeros(KNOTS)
+    knots = np.zeros((3, KNOTS))
     bend, weights, middle = np.zeros(len(z)), np.ones(len(z)), np.inf
     for round_ in range(_ROUNDS):
-        if round_ == _STRAIGHT_ROUNDS and middle < 2 * _FINEST:
-            break
         a, b = _lines(rho, z - bend, weights, rings, count)
-        straight = z - a[rings] * rho - b[rings]
+        residuals = z - a[rings] * rho - b[rings]
         if round_ >= _STRAIGHT_ROUNDS:
-            tilts, offsets = _bends(rho, straight, weights, knot, part, 1e-9, 1e-9)
-            bend = _at_azimuth(offsets, knot, part) + _at_azimuth(tilts, knot, part) * rho
-        residuals = np.abs(straight - bend)
-        middle = float(np.median(residuals))
+            factors = rho, np.ones(len(z)), a[rings]
+            knots, bend = _bend(factors, residuals, weights, knot, part, (_LIMP,) * 3)
+            residuals -= bend
+        residuals = np.abs(residuals)
+        before, middle = middle, float(np.median(residuals))
         weights = 1 / (1 + (residuals / (2 * max(middle, _FINEST))) ** 2)
-    order = np.argsort(a, kind="stable")
-    # Each point's gap to the next ring, at its distance.
-    gaps = np.empty(count)
-    gaps[order] = np.gradient(a[order])
-    if np.median(residuals / (np.abs(gaps[rings]) * rho + _FINEST)) > _GOOD_FIT:
-        return None
-    return middle, (a[order], b[order], tilts, offsets)
+        if round_ < _STRAIGHT_ROUNDS - 1:
+            continue
+        order = np.argsort(a, kind="stable")
+        # Each point's gap to the next ring, at its distance.
+        gaps = np.empty(count)
+        gaps[order] = np.gradient(a[order])
+        gap = np.abs(gaps[rings]) * rho + _FINEST
+        share = np.median(residuals / gap)
+        if round_ > _STRAIGHT_ROUNDS and share > _NO_FIT:
+            return np.inf, None
+        if middle < 2 * _FINEST or (round_ > _STRAIGHT_ROUNDS and middle > _SETTLED * before):
+            break
+    if share > _GOOD_FIT:
+        return np.inf, None
+    return middle, (a[order], b[order], knots)
 
 
 def _fit_ground(azimuth: np.ndarray, z: np.ndarray, rho: np.ndarray) -> _Cones | None:
@@ -274,21 +300,17 @@ def _fit_ground(azimuth: np.ndarray, z: np.ndarray, rho: np.ndarray) -> _Cones |
         weights = 1 / (1 + ((z - height - bend) / scale) ** 2) ** 2
         # Outwards from the sensor, as far as it is known where the ground goes on.
         weights *= rho < _GROUND_BEGINS * (1 + round_ / 2)
-        tilts, offsets = _bends(rho, z - height, weights, knot, part, 30.0, 0.1)
-        bend = _at_azimuth(offsets, knot, part) + _at_azimuth(tilts, knot, part) * rho
+        factors = rho, np.ones(len(z))
+        knots, bend = _bend(factors, z - height, weights, knot, part, _GROUND_STIFFNESS)
     if np.mean(np.abs(z - height - bend) < 2 * _GROUND_SPREAD) < _GROUND_SHARE:
         return None
-    return np.zeros(1), np.array([height]), tilts, offsets
+    return np.zeros(1), np.array([height]), np.append(knots, np.zeros((1, KNOTS)), axis=0)
 
 
 def _knots(azimuth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the knot before each azimuth, in knots, and how far it is from there to the next."""
     knot = np.minimum(azimuth.astype(np.int64), KNOTS - 2)
     return knot, azimuth - knot
-
-
-def _at_azimuth(knots: np.ndarray, knot: np.ndarray, part: np.ndarray) -> np.ndarray:
-    return knots[knot] * (1 - part) + knots[knot + 1] * part
 
 
 def _lines(
@@ -309,34 +331,35 @@ def _lines(
     return slope, mean_z - slope * mean_rho
 
 
-def _bends(
-    rho: np.ndarray,
+def _bend(
+    factors: tuple[np.ndarray, ...],
     z: np.ndarray,
     weights: np.ndarray,
     knot: np.ndarray,
     part: np.ndarray,
-    stiff_tilts: float,
-    stiff_offsets: float,
+    stiffness: tuple[float, ...],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return tilts and offsets at the knots, by weighted least squares of residuals z.
+    """Return what residuals z show by weighted least squares: knots and z as they give it.
 
-    Where no points are, the stiffness keeps them at 0.
+    Each factor is multiplied by values at knots, (factors, KNOTS). Where no points are, the
+    stiffness of each keeps them at 0.
     """
-    columns = (
-        (knot, (1 - part) * rho), (knot + 1, part * rho),
-        (knot + KNOTS, 1 - part), (knot + KNOTS + 1, part),
-    )  # fmt: skip
-    size = 2 * KNOTS
+    columns = []
+    for i, factor in enumerate(factors):
+        columns.append((knot + i * KNOTS, (1 - part) * factor))
+        columns.append((knot + i * KNOTS + 1, part * factor))
+    size = len(factors) * KNOTS
     normal, right = np.zeros((size, size)), np.zeros(size)
-    for first, value in columns:
-        right += np.bincount(first, weights * value * z, size)
-        for second, other in columns:
-            normal += np.bincount(
-                first * size + second, weights * value * other, size * size
-            ).reshape(size, size)
-    normal += np.diag(np.repeat((stiff_tilts, stiff_offsets), KNOTS))
-    solved = _solve(normal, right)
-    return solved[:KNOTS], solved[KNOTS:]
+    for i, (first, value) in enumerate(columns):
+        weighted = weights * value
+        right += np.bincount(first, weighted * z, size)
+        for second, other in columns[i:]:
+            products = np.bincount(first * size + second, weighted * other, size * size)
+            normal += products.reshape(size, size)
+    # Each column is before those that it was multiplied with: so far it is upper triangular.
+    normal += np.triu(normal, 1).T
+    solved = _solve(normal + np.diag(np.repeat(stiffness, KNOTS)), right)
+    return solved.reshape(-1, KNOTS), sum(value * solved[index] for index, value in columns)
 
 
 def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:

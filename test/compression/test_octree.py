@@ -77,6 +77,7 @@ BEAMS = Beams(
     np.array([30, -20, 0, 75]),
     np.arange(17) * 40 - 300,
     np.arange(17) * -3 + 20,
+    np.arange(17) % 5 * 900 - 2000,
 )
 ORIGIN = (-300, -70, -25)
 
@@ -166,7 +167,7 @@ def test_isolated_points_on_a_cone_cost_little_height(octree):
                 3 * bit + axis
             )
     leaves = octree._device.upload("test leaves", np.unique(codes))
-    beam = Beams(np.array([2**15]), np.zeros(1, int), np.zeros(17, int), np.zeros(17, int))
+    beam = Beams(np.array([2**15]), np.zeros(1, int), *np.zeros((3, 17), int))
     arguments = leaves, len(np.unique(codes)), None, 14, (-8192,) * 3
     without = len(octree.encode(*arguments, None)["occupancy"])
     with_beam = len(octree.encode(*arguments, beam)["occupancy"])

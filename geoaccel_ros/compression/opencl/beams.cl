@@ -41,10 +41,10 @@ long at_azimuth(global const int *knots, uint azimuth)
     return knots[knot] + (((long)knots[knot + 1] - knots[knot]) * part >> 10);
 }
 
-// Height of beam i at a distance of rho half cells: in 1/256 half cells.
-long beam_height(global const int *slopes, global const int *heights, uint i, long tilt, long rho)
+// Height of beam i at a distance from it; all in 1/256 half cells.
+long beam_height(global const int *slopes, global const int *heights, uint i, long distance)
 {
-    return ((slopes[i] + tilt) * rho >> 12) + heights[i];
+    return (slopes[i] * distance >> 20) + heights[i];
 }
 
 // Twice the binary logarithm of a length, rounded down, from its square.
@@ -62,25 +62,27 @@ uint biased(long v)
 // whose edge is 2^size_bits half cells; lengths are in 1/64 of the edge:
 // bits 0-7 height of the nearest beam above the centre, 8-15 and 16-23 how far the beams above and below it are,
 // 24-31 and 32-39 how much it rises over a quarter edge along x and y; all but the gaps biased by 128;
-// 40-41 steepness, 42-43 beams that pass through, 44-47 its angle as seen from the sensor, in half octaves.
+// 40-41 steepness, 42-43 beams that pass through, or how near the ground is, 44-47 its angle as seen from the sensor, in half octaves.
 // *hint is the beam at the parent's centre, where the search begins; it becomes the node's.
 ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slopes, global const int *heights,
                     uint beams, uint bent, global const int *tilts, global const int *offsets,
-                    uint *hint)
+                    global const int *shifts, uint *hint)
 {
     const ulong square = (ulong)((long)x * x + (long)y * y);
     const uint rho = integer_root(square);
-    long tilt = 0, target = (long)z << 8;
+    long tilt = 0, target = (long)z << 8, distance = (long)rho << 8;
     if (bent) {
-        const uint azimuth = diamond_angle(x, y);
+        // Knots begin behind.
+        const uint azimuth = diamond_angle(-x, -y);
         tilt = at_azimuth(tilts, azimuth);
-        target -= at_azimuth(offsets, azimuth);
+        target -= at_azimuth(offsets, azimuth) + (tilt * rho >> 12);
+        distance += at_azimuth(shifts, azimuth);
     }
     // Heights above the centre; slopes ascend.
     uint nearest = min(*hint, beams - 1);
-    long height = beam_height(slopes, heights, nearest, tilt, rho) - target, above = LONG_MAX, below = LONG_MIN;
+    long height = beam_height(slopes, heights, nearest, distance) - target, above = LONG_MAX, below = LONG_MIN;
     while (height < 0 && nearest + 1 < beams) {
-        above = beam_height(slopes, heights, nearest + 1, tilt, rho) - target;
+        above = beam_height(slopes, heights, nearest + 1, distance) - target;
         if (above > -height)
             break;
         below = height;
@@ -89,7 +91,7 @@ ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slope
         ++nearest;
     }
     while (height > 0 && nearest > 0) {
-        below = beam_height(slopes, heights, nearest - 1, tilt, rho) - target;
+        below = beam_height(slopes, heights, nearest - 1, distance) - target;
         if (-below > height)
             break;
         above = height;
@@ -99,9 +101,9 @@ ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slope
     }
     *hint = nearest;
     if (above == LONG_MAX && nearest + 1 < beams)
-        above = beam_height(slopes, heights, nearest + 1, tilt, rho) - target;
+        above = beam_height(slopes, heights, nearest + 1, distance) - target;
     if (below == LONG_MIN && nearest > 0)
-        below = beam_height(slopes, heights, nearest - 1, tilt, rho) - target;
+        below = beam_height(slopes, heights, nearest - 1, distance) - target;
     const uint shift = size_bits + 2;
     const long gap_above = above == LONG_MAX ? 255 : clamp((above - height) >> shift, 0L, 255L);
     const long gap_below = below == LONG_MIN ? 255 : clamp((height - below) >> shift, 0L, 255L);
@@ -112,9 +114,13 @@ ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slope
     const long reciprocal = 0xffffffffu / max(rho >> shortened, 1u);
     const long rise_x = slope * (((x >> shortened) * reciprocal) >> 22) >> 26;
     const long rise_y = slope * (((y >> shortened) * reciprocal) >> 22) >> 26;
-    const ulong reach = 32 + abs(rise_x) + abs(rise_y);
-    const uint passing = (abs(height) < reach) + (gap_above < 255 && abs(height + gap_above) < reach) +
-                         (gap_below < 255 && abs(height - gap_below) < reach);
+    uint passing;
+    if (beams > 1) {
+        const ulong reach = 32 + abs(rise_x) + abs(rise_y);
+        passing = (abs(height) < reach) + (gap_above < 255 && abs(height + gap_above) < reach) +
+                  (gap_below < 255 && abs(height - gap_below) < reach);
+    } else
+        passing = abs(height) < 16 ? 3 : abs(height) < 32 ? 2 : abs(height) < 64 ? 1 : 0;
     const ulong steepness = min(abs(slope) >> 17, 3UL);
     return biased(height) | (ulong)gap_above << 8 | (ulong)gap_below << 16 | (ulong)biased(rise_x) << 24 |
            (ulong)biased(rise_y) << 32 | steepness << 40 | (ulong)passing << 42 |

@@ -66,7 +66,7 @@ uint code_children(coder_t *coder, ulong description, uint occupancy)
     const int middle = signed_bits(description, 12), rise_x = signed_bits(description, 36),
               rise_y = signed_bits(description, 44), above = bits_of(description, 20, 8),
               below = bits_of(description, 28, 8);
-    const uint coarse = sensor == RINGS ? (uint)clamp(((int)scale - 3) / 3, 0, 3) : min(scale, 3u);
+    const uint coarse = (uint)clamp(((int)scale - 3) / 3, 0, 3);
     uint coded = 0, count = 0;
     for (uint child = 0; child < 8; ++child) {
         // What is left must hold the children that are missing from two.
@@ -79,7 +79,9 @@ uint code_children(coder_t *coder, ulong description, uint occupancy)
         uint place = scale;
         if (sensor) {
             const int height = middle + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y) + (z ? -16 : 16);
-            place = coarse * 8 + min((uint)abs(nearest_beam(height, above, below)) / 5, 7u);
+            const uint off = abs(nearest_beam(height, above, below));
+            // Rings are thinner than the ground, which matters at more scales.
+            place = sensor == RINGS ? coarse * 8 + min(off / 5, 7u) : scale * 4 + min(off / 8, 3u);
         }
         const uint context = ((touching * 27 + siblings) * 3 + min(count, 2u)) * 32 + place;
         const uint bit = code_bit(coder, CHILDREN + context, occupancy >> child & 1);

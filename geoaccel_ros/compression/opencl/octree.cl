@@ -166,7 +166,8 @@ kernel void end_levels(global const ulong *codes, uint count, global const uchar
 kernel void describe_nodes(global const ulong *codes, global const uint *neighbours, global ushort *states,
                            uint count, uint bits, int origin_x, int origin_y, int origin_z,
                            global const int *slopes, global const int *heights, uint beams, uint bent,
-                           global const int *tilts, global const int *offsets, global ulong *descriptions)
+                           global const int *tilts, global const int *offsets, global const int *shifts,
+                           global ulong *descriptions)
 {
     const uint i = get_global_id(0);
     if (i >= count)
@@ -182,7 +183,7 @@ kernel void describe_nodes(global const ulong *codes, global const uint *neighbo
         const int z = 2 * origin_z + ((2 * (int)collect(code >> 2) + 1) << bits) - 1;
         uint beam = states[i] >> 2;
         description |=
-            (ulong)(beams > 1 ? RINGS : GROUND) << 60 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, bent, tilts, offsets, &beam)
+            (ulong)(beams > 1 ? RINGS : GROUND) << 60 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, bent, tilts, offsets, shifts, &beam)
                                    << 12;
         states[i] = (states[i] & 3) | beam << 2;
     }
