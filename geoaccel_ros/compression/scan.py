@@ -56,8 +56,9 @@ _MAX_USUAL = 16
 _MAX_REPETITION = 16
 _MAX_STARTS = 1024
 _LEAST_STEP = 2**12
-# Events of a point that the buffer has room for at first.
+# Events of a point that the buffer has room for at first, for so many chunks; none for more.
 _USUAL_EVENTS = 20
+_ROOMY_CHUNKS = 8192
 # Chunks on which models are compared, at most.
 _COMPARED = 4
 # The context of bits that are 1 as often as 0.
@@ -286,11 +287,11 @@ class Scan:
             return events, placed
 
         # Counting the events first would take as long as emitting them.
-        room = np.arange(items + 1, dtype=np.uint32) * (CHUNK * _USUAL_EVENTS)
-        loose, placed = emit("scan_events", room)
+        room = CHUNK * _USUAL_EVENTS if items <= _ROOMY_CHUNKS else 0
+        loose, placed = emit("scan_events", np.arange(items + 1, dtype=np.uint32) * np.uint32(room))
         starts = np.zeros(items + 1, np.uint32)
         np.cumsum(device.download(counts, items, "u4"), out=starts[1:])
-        if (np.diff(starts) > CHUNK * _USUAL_EVENTS).any():
+        if (np.diff(starts) > room).any():
             return emit("events", starts)[0], starts
         events = device.buffer("events", 2 * int(starts[-1]))
         device.launch_groups(

@@ -13,7 +13,7 @@ _SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
 # and the offsets are; single points from which cones are.
 _STEP_WINDOWS = 256, 48
 _OFFSET_WINDOWS = 512, 192
-_CONE_POINTS = 5120
+_CONE_POINTS = 4096
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
 _MAX_REPETITION = 16
@@ -30,7 +30,7 @@ _MAX_LINES = 1024
 _MOTION_UNITS = np.array([_LENGTH] * 5 + [_SLOPE] * 4)
 # Where the time of a sweep may begin.
 _SEAMS = np.pi * np.array([0, 0.5, 1, -0.5])
-_SEAM_EVERY = 4
+_SEAM_EVERY = 8
 # Cones that fit to so many cells are right; a motion must make the misfit smaller by this factor.
 _STILL, _MOVED = 0.15, 0.5
 # Points that are nearer, in metres, may be no returns: they count less.
@@ -210,8 +210,8 @@ def _cones(
     misfit, _, *cones = _adjusted(points, line, near, seam, rounds=4)
     if misfit > _STILL:
         some = points[:, ::_SEAM_EVERY], line[::_SEAM_EVERY]
-        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, near, seam, rounds=3, moves=True)[0])
-        moved = _adjusted(points, line, near, likely, rounds=7, moves=True)
+        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, near, seam, rounds=2, moves=True)[0])
+        moved = _adjusted(points, line, near, likely, rounds=5, moves=True)
         if moved[0] < _MOVED * misfit:
             seam, (_, motion, *cones) = likely, moved
     present = np.flatnonzero(np.bincount(line, minlength=lines))
