@@ -55,7 +55,7 @@ _MAX_GAIN = 20
 _MAX_USUAL = 16
 _MAX_REPETITION = 16
 _MAX_STARTS = 1024
-_LEAST_STEP = 2**12
+_LEAST_STEP, _MOST_STEP = 2**12, 2**30
 # Events of a point that the buffer has room for at first, for so many chunks; none for more.
 _USUAL_EVENTS = 20
 _ROOMY_CHUNKS = 8192
@@ -211,12 +211,14 @@ class Scan:
         order = lines.order[seen]
         starts, line = _lines_of(points, seen, lines)
         found = spinning.fit(points, order, line[seen], step)
-        if found is None:
+        if found is None or not _LEAST_STEP <= abs(found.step) < _MOST_STEP:
             return linear
         has_origins |= int(found.unreturned > 1 / _RARE)
         arguments = (*arguments[:-1], has_origins)
         fine = np.rint(points[:2] * 256).astype(np.int32)
-        beams = _in_units(found.beams)
+        # The last lines may have no returns at all.
+        beams = np.zeros((int(line[-1]) + 1, 3), np.int64)
+        beams[: len(found.beams)] = _in_units(found.beams)
         with_offsets = (0, 1) if beams[:, 2].any() else (0,)
         pose = _pose_in_units(found.pose)
         rows = [
@@ -391,7 +393,7 @@ def _read_head(section: memoryview, lines: Lines):
         raise damaged
     step, usual, repetition, *gains, flags = _SPIN_HEAD.unpack_from(section, position)
     if (
-        abs(step) < _LEAST_STEP
+        not _LEAST_STEP <= abs(step) < _MOST_STEP
         or not 1 <= usual <= _MAX_USUAL
         or repetition > _MAX_REPETITION
         or max(gains) > _MAX_GAIN

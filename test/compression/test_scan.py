@@ -133,6 +133,22 @@ def test_beams_without_a_return_cost_next_to_nothing(scan):
     assert round_trip(scan, np.zeros((3, 3000)))[0] & 1 == LINEAR
 
 
+def test_lines_without_any_return_come_back(scan):
+    xyz, ring = spinning_scan()
+    xyz[:, (ring == 3) | (ring > 5)] = 0
+    assert round_trip(scan, xyz, {"ring": ring})[0] == 3
+
+
+@pytest.mark.parametrize("step", [1e-7, 4e-6, 3e-5, 1.5, 3.1])
+def test_steps_of_azimuth_that_no_sensor_has_come_back(device, step):
+    azimuth = np.arange(3000) * step
+    section = round_trip(
+        SpinAlone(device, EntropyCoder(device)),
+        np.stack([20 * np.cos(azimuth), 20 * np.sin(azimuth), np.ones(3000)]),
+    )
+    assert section[0] in (LINEAR, SPIN)
+
+
 def test_a_map_is_coded_by_the_linear_model(scan):
     rng = np.random.default_rng(4)
     xyz = np.cumsum(rng.normal(scale=0.03, size=(3, 5000)), axis=1)
@@ -230,15 +246,19 @@ def test_damaged_sections_end_in_an_error_or_in_cells(scan):
         "04",
         "01",
         "01 00",
-        "01 00 00 10 00 00 01 05 09",
-        "01 00 ff 0f 00 00 01 05 09 00 00 00",  # a step that is none
-        "01 00 00 10 00 00 00 05 09 00 00 00",  # no usual multiple
-        "01 00 00 10 00 00 01 15 09 00 00 00",  # shifts beyond a number
-        "01 00 00 10 00 00 01 05 09 02 00 00",
-        "01 02 00 00 10 00 00 01 05 09 00 00 00 00 00",  # a line without points
-        "01 02 0a 00 10 00 00 01 05 09 00 00 00 00 00",  # a line behind the last point
-        "01 81 08 00 10 00 00 01 05 09 00 00 00",  # 1025 lines
-        "01 00 00 10 00 00 01 05 09 00 ff ff ff ff 0f 00",  # a slope beyond all
+        "01 00 00 10 00 00 01 00 05 09",
+        "01 00 ff 0f 00 00 01 00 05 09 00 00 00",  # a step that is none
+        "01 00 00 00 00 40 01 00 05 09 00 00 00",  # a step of a quarter turn
+        "01 00 00 10 00 00 00 00 05 09 00 00 00",  # no usual multiple
+        "01 00 00 10 00 00 01 11 05 09 00 00 00",  # multiples longer ago than are remembered
+        "01 00 00 10 00 00 01 00 15 09 00 00 00",  # shifts beyond a number
+        "01 00 00 10 00 00 01 00 05 09 04 00 00",
+        "01 02 00 00 10 00 00 01 00 05 09 00 00 00 00 00",  # a line without points
+        "01 02 0a 00 10 00 00 01 00 05 09 00 00 00 00 00",  # a line behind the last point
+        "01 81 08 00 10 00 00 01 00 05 09 00 00 00",  # 1025 lines
+        "01 00 00 10 00 00 01 00 05 09 00 ff ff ff ff 0f 00",  # a slope beyond all
+        "01 00 00 10 00 00 01 00 05 09 02 80 80 80 80 20" + 11 * " 00",  # a seam of two turns
+        "01 00 00 10 00 00 01 00 05 09 02 00 82 80 80 80 01" + 10 * " 00",  # a place far away
     ],
 )
 def test_heads_that_cannot_be_are_refused(scan, head):
