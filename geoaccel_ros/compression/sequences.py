@@ -26,9 +26,9 @@ from geoaccel_ros.compression.errors import CodecError
 _INTEGERS, _QUOTIENTS, _BITS, _STEPS = range(4)
 _AFFINE, _PALETTE, _BENT_PALETTE, _CONSTANT = range(4)
 # Floats that sensors make of integers: hundredths, bytes, binary fractions and so on.
-_DIVISORS = (1, 100, 255, 65536, 10, 1000, 65535, 10_000)
-# A float64 holds these, and so do quotients of them.
-_MAX_NUMERATOR = 2.0**52
+_DIVISORS = (1, 100, 255, 65536, 10, 1000, 65535, 10_000, 10**6, 10**9, 10**12)
+# By a float's bytes: of larger numerators nearly all floats would be quotients.
+_MAX_NUMERATOR = {2: 2.0**11, 4: 2.0**24, 8: 2.0**50}
 _TRIED = 256
 # Below so many different values at most, gaps between them cost next to nothing.
 _SMALL_SPAN = 256
@@ -179,7 +179,7 @@ def _numerators(values: np.ndarray, divisor: int) -> np.ndarray | None:
         with np.errstate(over="ignore"):
             # Adding 0 makes 0 of -0: the quotient then differs from the value, as their bits do.
             products = np.rint(some * np.float64(divisor)) + 0.0
-        if np.abs(products).max() > _MAX_NUMERATOR:
+        if np.abs(products).max() > _MAX_NUMERATOR[values.itemsize]:
             return None
         quotients = (products / np.float64(divisor)).astype(values.dtype)
         if not (_as_signed(quotients) == _as_signed(some)).all():

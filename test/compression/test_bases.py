@@ -8,7 +8,7 @@ import pytest
 from geoaccel_ros.compression.bases import best_basis, read_basis
 from geoaccel_ros.compression.errors import CodecError
 
-NONE, ELEVATION, DISTANCE = range(3)
+NONE, ELEVATION, DISTANCE, AZIMUTH = range(4)
 STEP = 0.01
 
 
@@ -58,6 +58,23 @@ def test_ranges_follow_from_distances():
     assert np.abs(rest - np.median(rest)).max() <= 5 * np.sqrt(3) + 2
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_times_follow_from_azimuths(is_reversed):
+    """A sweep that begins anywhere, with beams that each look some way ahead."""
+    cells, ring, _ = sweep(columns=1000)
+    order = np.random.default_rng(3).permutation(ring.size)
+    cells, ring = cells[:, order], ring[order]
+    angle = np.arctan2(cells[1], cells[0]) / (2 * np.pi)
+    ahead = np.array([0.0, 0.02, -0.01, 0.03])[ring // 4]
+    turned = (-angle if is_reversed else angle) + ahead + 0.3
+    times = np.floor(10_000 * (turned % 1.0)).astype(np.int64)
+    content, rest = rest_of(times, cells)
+    assert content[0] == AZIMUTH
+    # What cells of 1 cm leave of an angle at 2 m; 4 % of the times lie beyond the sweep's ends.
+    assert np.percentile(np.abs(rest), 90) < 8
+    assert len(content) < 600
+
+
 def test_noise_has_no_basis():
     cells, ring, _ = sweep()
     noise = np.random.default_rng(2).integers(0, 100, ring.size)
@@ -81,7 +98,10 @@ def test_far_and_few_cells_are_no_trouble():
     "content",
     [
         b"",
+        b"\4",
         b"\3",
+        b"\3" + bytes(130),
+        b"\3" + bytes(131),
         b"\1",
         b"\1\0",
         b"\1\x81\x20" + bytes(9000),

@@ -78,6 +78,20 @@ def test_quotients_of_integers_become_these(divisor, code):
     assert (sequence.values == integers).all()
 
 
+def test_numbers_of_a_text_become_integers():
+    texts = [f"{value:.6g}" for value in np.random.default_rng(14).uniform(-1, 1, 5000)]
+    sequence = assert_exact(np.array(texts, np.float64))
+    assert sequence.head[0] == KINDS["quotients"]
+    # Of six digits: the least of them is about 0.0001.
+    assert np.abs(sequence.values).max() <= 10**12
+
+
+def test_floats_of_full_precision_are_no_quotients():
+    for code in ("<f4", "<f8"):
+        noise = np.random.default_rng(15).uniform(-100, 100, 5000).astype(code)
+        assert assert_exact(noise).head[0] == KINDS["bits"]
+
+
 def test_one_value_that_is_no_quotient_is_not_lost():
     values = (np.arange(5000) % 100 / 100).astype(np.float32)
     values[4321] = np.nextafter(np.float32(0.5), np.float32(1))
@@ -171,7 +185,7 @@ def test_numbers_take_the_bytes_that_they_need():
         (b"\0\0\x80", "ends within its numbers"),
         (b"\0\1\3\0" + b"\x80" * 10 + b"\1\1", "more than 10 bytes"),
         (b"\1\0", "divided by"),
-        (b"\1\xff\xff\x7f", "divided by"),
+        (b"\1" + b"\xff" * 8 + b"\1", "divided by"),
         (b"\3" + bytes(7), "cut short"),
         (b"\3" + bytes(8), "not a positive number"),
         (b"\3" + np.float64(np.nan).tobytes(), "not a positive number"),
