@@ -398,7 +398,7 @@ class Octree:
         descriptions = device.buffer("descriptions", 8 * most)
         children = device.buffer("first_child", 4 * (most + 1))
         totals = device.buffer("level_totals", 4 * levels)
-        first_cell = [np.int32(axis) for axis in origin] if beams else [np.int32(0)] * 3
+        first_cell = [np.int32(axis) for axis in origin] if beams is not None else [np.int32(0)] * 3
         model = (beams or NO_BEAMS).upload(device)
         device.launch(self._begin, 1, codes[0], neighbours[0], states[0])
         for level in range(levels):
@@ -466,7 +466,9 @@ def _chunk_sizes(nodes: int, chunk_bits: int) -> np.ndarray:
 
 def _location(origin: tuple[int, int, int], beams: Beams | None) -> tuple[int, np.int32, np.int32]:
     """Return whether the sensor is known to be at the origin, and from there the lowest cell."""
-    return (1, np.int32(origin[0]), np.int32(origin[1])) if beams else (0, np.int32(0), np.int32(0))
+    if beams is None:
+        return 0, np.int32(0), np.int32(0)
+    return 1, np.int32(origin[0]), np.int32(origin[1])
 
 
 def kind_of(sizes: np.ndarray, beams: Beams | None) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from geoaccel_ros.compression.beams import Beams
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.octree import Octree
+from geoaccel_ros.compression.octree import Octree, kind_of
 
 
 def occupancy_reference(leaves, depth):
@@ -172,6 +172,31 @@ def test_isolated_points_on_a_cone_cost_little_height(octree):
     without = len(octree.encode(*arguments, None)["occupancy"])
     with_beam = len(octree.encode(*arguments, beam)["occupancy"])
     assert 8 * (without - with_beam) > 5 * 4000
+
+
+@pytest.mark.parametrize(
+    ("beams", "sizes", "kind"),
+    [
+        (None, [1, 2, 4, 8, 10], 0),
+        (None, [1, 2, 9, 10, 10], 0),
+        (None, [1, 5, 9, 10, 6], 1),
+        (BEAMS, [1, 2, 9, 10, 10], 2),
+        (BEAMS, [1, 9, 9, 10, 10], 3),
+        (dataclasses.replace(BEAMS, slopes=np.zeros(1, int)), [1, 2], 4),
+        (dataclasses.replace(BEAMS, slopes=np.zeros(1, int)), [1, 9, 9, 10, 10], 5),
+    ],
+)
+def test_the_kind_of_a_tree(beams, sizes, kind):
+    assert kind_of(np.array(sizes), beams) == kind
+
+
+def test_beams_of_a_sensor_far_away_are_refused(octree):
+    leaves = random_leaves(2, 11, 300, 3)
+    sections = encode(octree, leaves, None, 11, BEAMS)
+    views = {name: memoryview(content) for name, content in sections.items()}
+    for origin in ((2**23, 0, 0), (0, -(2**40), 0), (0, 0, 2**62)):
+        with pytest.raises(CodecError, match="too far away"):
+            octree.decode(views, len(leaves), len(leaves), 11, origin, BEAMS)
 
 
 def mutations(section):
