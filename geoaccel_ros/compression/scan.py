@@ -219,23 +219,31 @@ class Scan:
         # The last lines may have no returns at all.
         beams = np.zeros((int(line[-1]) + 1, 3), np.int64)
         beams[: len(found.beams)] = _in_units(found.beams)
-        with_offsets = (0, 1) if beams[:, 2].any() else (0,)
         pose = _pose_in_units(found.pose)
-        rows = [
-            (found.usual, found.step, *gains, offsets, found.repetition, *pose)
-            for gains in _GAINS
-            for offsets in with_offsets
-        ]
         fine = device.upload("scan_fine", fine)
         compared = self._compared(count)
-        costs_of_rows = self._cost(
-            SPIN, (*arguments, *self._spin_arguments(fine, line, beams, rows)), compared, len(rows)
-        )
-        row = rows[costs_of_rows.argmin()]
-        if self._cost(LINEAR, linear[2], compared, 1)[0] <= costs_of_rows.min():
+
+        def spin(rows):
+            return *arguments, *self._spin_arguments(fine, line, beams, rows)
+
+        def best(gains, has_offsets):
+            """Return the least cost, the gains and the row of parameters that has it."""
+            rows = [
+                (found.usual, found.step, *each, has_offsets, found.repetition, *pose)
+                for each in gains
+            ]
+            cost = self._cost(SPIN, spin(rows), compared, len(rows))
+            at = cost.argmin()
+            return cost[at], gains[at], rows[at]
+
+        has_offsets = int(beams[:, 2].any())
+        cost, gains, row = best(_GAINS, has_offsets)
+        if has_offsets:
+            cost, gains, row = min((cost, gains, row), best([gains], 0))
+        if self._cost(LINEAR, linear[2], compared, 1)[0] <= cost:
             return linear
         head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, row)
-        return SPIN, head, (*arguments, *self._spin_arguments(fine, line, beams, [row]))
+        return SPIN, head, spin([row])
 
     def _spin_arguments(self, fine, line, beams, rows):
         upload = self._device.upload
