@@ -45,7 +45,7 @@ _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 _EVENTS_PER_NODE = 9
 OCCUPANCY_PARTS = ((16, 4, 7, 5), (4, 4, 2, 4), (4, 4, 2, 4, 3), (133, 4, 4), (8, 27, 3, 4, 8))
 OCCUPANCY_CONTEXTS = 1 + sum(map(math.prod, OCCUPANCY_PARTS))
-MULTIPLICITY_CONTEXTS = 1 + 16 * 3 * 4 + 70
+MULTIPLICITY_CONTEXTS = 1 + 16 * 3 * 4 + 16 + 70
 # Trees that differ much in their probabilities: see kind_of.
 KINDS = 6
 

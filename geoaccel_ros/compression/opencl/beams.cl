@@ -62,7 +62,8 @@ uint biased(long v)
 // whose edge is 2^size_bits half cells; lengths are in 1/64 of the edge:
 // bits 0-7 height of the nearest beam above the centre, 8-15 and 16-23 how far the beams above and below it are,
 // 24-31 and 32-39 how much it rises over a quarter edge along x and y; all but the gaps biased by 128;
-// 40-41 steepness, 42-43 beams that pass through, or how near the ground is, 44-47 its angle as seen from the sensor, in half octaves.
+// 40-41 steepness, 42-43 beams that pass through, or how near the ground is, 44-47 the angle at which the sensor
+// sees the edge, in half octaves.
 // *hint is the beam at the parent's centre, where the search begins; it becomes the node's.
 ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slopes, global const int *heights,
                     uint beams, uint bent, global const int *tilts, global const int *offsets,

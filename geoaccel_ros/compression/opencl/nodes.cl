@@ -74,8 +74,11 @@ uint code_children(coder_t *coder, ulong description, uint occupancy)
             return coded | (0xff << child & 0xff);
         const uint x = child & 1, y = child >> 1 & 1, z = child >> 2;
         const uint touching = (faces >> x & 1) * 4 + (faces >> (2 + y) & 1) * 2 + (faces >> (4 + z) & 1);
-        const uint siblings = ((x ? 1 + (coded >> (child ^ 1) & 1) : 0) * 3 + (y ? 1 + (coded >> (child ^ 2) & 1) : 0)) * 3 +
-                              (z ? 1 + (coded >> (child ^ 4) & 1) : 0);
+        // Of each sibling that shares a face: not coded yet, empty, occupied.
+        const uint beside_x = x ? 1 + (coded >> (child ^ 1) & 1) : 0;
+        const uint beside_y = y ? 1 + (coded >> (child ^ 2) & 1) : 0;
+        const uint beside_z = z ? 1 + (coded >> (child ^ 4) & 1) : 0;
+        const uint siblings = (beside_x * 3 + beside_y) * 3 + beside_z;
         uint place = scale;
         if (sensor) {
             const int height = middle + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y) + (z ? -16 : 16);
@@ -103,7 +106,8 @@ uint code_node(coder_t *coder, ulong description, uint bits, uint occupancy)
 }
 
 #ifndef COUNT
-// The nodes of a level that begins at first_node, a chunk by each work-item. Encoding leaves the unused events of a chunk as NO_EVENT.
+// The nodes of a level that begins at first_node, a chunk by each work-item. What an encoder's chunk has room for
+// and does not use becomes NO_EVENT.
 kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, uint chunk_nodes, uint first_chunk,
                        uint chunks, global uchar *occupancy, uint first_node, global uint *children, CODER)
 {
@@ -130,9 +134,11 @@ kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, 
 #endif
 
 // Contexts of the multiplicity table: more than one point, by the distance from the sensor in half octaves, the
-// cell before, and whether neighbours in the order of the codes share the parent; then how many more.
+// cell before, and whether neighbours in the order of the codes share the parent; more than two, by the distance;
+// then how many more.
 #define REPEATED 1
-#define REPEATS (REPEATED + 16 * 3 * 4)
+#define REPEATED_AGAIN (REPEATED + 16 * 3 * 4)
+#define REPEATS (REPEATED_AGAIN + 16)
 #define MULTIPLICITY_CONTEXTS (REPEATS + INTEGER_CONTEXTS)
 
 // If the sensor is not at the origin (located 0), all distances are one.
@@ -147,7 +153,8 @@ kernel void code_multiplicity(global const ulong *codes, uint count, uint locate
     uint before = 0;
     for (uint i = begin; i < end; ++i) {
         const ulong parent = codes[i] >> 3;
-        const uint crowd = (i > 0 && codes[i - 1] >> 3 == parent) + 2 * (i + 1 < count && codes[i + 1] >> 3 == parent);
+        const uint crowd = (i > 0 && codes[i - 1] >> 3 == parent) +
+                           2 * (i + 1 < count && codes[i + 1] >> 3 == parent);
         uint distance = 0;
         if (located) {
             const long x = (long)origin_x + collect(codes[i]), y = (long)origin_y + collect(codes[i] >> 1);
@@ -159,11 +166,11 @@ kernel void code_multiplicity(global const ulong *codes, uint count, uint locate
         const uint present = multiplicity[i];
 #endif
         uint more = code_bit(&coder, REPEATED + (distance * 3 + before) * 4 + crowd, present > 1);
+        if (more)
+            more += code_bit(&coder, REPEATED_AGAIN + distance, present > 2);
         before = more;
-        if (more) {
-            more += (uint)code_unsigned(&coder, REPEATS, present - 2UL);
-            before = 1 + (more > 1);
-        }
+        if (more == 2)
+            more += (uint)code_unsigned(&coder, REPEATS, present - 3UL);
 #ifdef DECODE
         multiplicity[i] = 1 + more;
 #endif

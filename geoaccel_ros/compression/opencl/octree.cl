@@ -182,9 +182,9 @@ kernel void describe_nodes(global const ulong *codes, global const uint *neighbo
         const int y = 2 * origin_y + ((2 * (int)collect(code >> 1) + 1) << bits) - 1;
         const int z = 2 * origin_z + ((2 * (int)collect(code >> 2) + 1) << bits) - 1;
         uint beam = states[i] >> 2;
-        description |=
-            (ulong)(beams > 1 ? RINGS : GROUND) << 60 | beams_of_node(x, y, z, bits + 1, slopes, heights, beams, bent, tilts, offsets, shifts, &beam)
-                                   << 12;
+        description |= (ulong)(beams > 1 ? RINGS : GROUND) << 60;
+        description |= beams_of_node(x, y, z, bits + 1, slopes, heights, beams, bent, tilts, offsets, shifts, &beam)
+                       << 12;
         states[i] = (states[i] & 3) | beam << 2;
     }
     // Without rings, the scale that matters is that of the cells.
