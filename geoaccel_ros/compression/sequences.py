@@ -147,18 +147,19 @@ class Head:
         numbers = self._numbers(integers)
         if self.kind == _INTEGERS:
             return numbers.astype(dtype)
-        if self.kind == _STEPS and dtype.kind != "f":
-            limits = np.iinfo(dtype)
-            return np.clip(np.rint(numbers * self.step), limits.min, limits.max).astype(dtype)
-        if dtype.kind != "f":
-            raise CodecError("damaged stream: a field of integers is coded as floats")
-        if self.kind == _BITS:
-            signed = numbers.astype(f"i{dtype.itemsize}")
-            return (signed ^ _inverted_if_negative(signed)).view(dtype)
+        # Damage may make numbers that no float holds.
         with np.errstate(over="ignore"):
+            if self.kind == _STEPS and dtype.kind != "f":
+                limits = np.iinfo(dtype)
+                return np.clip(np.rint(numbers * self.step), limits.min, limits.max).astype(dtype)
+            if dtype.kind != "f":
+                raise CodecError("damaged stream: a field of integers is coded as floats")
             if self.kind == _STEPS:
                 return (numbers * np.float64(self.step)).astype(dtype)
-            return (numbers / np.float64(self.divisor)).astype(dtype)
+            if self.kind == _QUOTIENTS:
+                return (numbers / np.float64(self.divisor)).astype(dtype)
+        signed = numbers.astype(f"i{dtype.itemsize}")
+        return (signed ^ _inverted_if_negative(signed)).view(dtype)
 
     def _numbers(self, integers: np.ndarray) -> np.ndarray:
         if self.palette is None:
