@@ -41,7 +41,7 @@ MAX_CELL = 2**23
 
 # Points that a fit uses, about; its rounds, and those before the knots join, if they are needed.
 _SAMPLE = 6000
-_ROUNDS = 10
+_ROUNDS = 14
 # A round that leaves more than this share of the residual is the last.
 _SETTLED = 0.97
 _STRAIGHT_ROUNDS = 3
@@ -278,7 +278,8 @@ def _fit_rings(
         share = np.median(residuals / gap)
         if round_ > _STRAIGHT_ROUNDS and share > _NO_FIT:
             return np.inf, None
-        if middle < 2 * _FINEST or (round_ > _STRAIGHT_ROUNDS and middle > _SETTLED * before):
+        straight = round_ < _STRAIGHT_ROUNDS
+        if middle < 2 * _FINEST if straight else middle > _SETTLED * before:
             break
     if share > _GOOD_FIT:
         return np.inf, None
