@@ -7,6 +7,9 @@ import pyopencl as cl
 
 from geoaccel_ros.compression.device import Device
 
+# Room for usual events, at most; larger clouds' are counted first.
+_LOOSE_BYTES = 1 << 27
+
 
 class Events:
     """Makes a dense array of what work-items emit, each an unknown number of events."""
@@ -31,6 +34,9 @@ class Events:
             them, so they are emitted anew where one does.
         """
         device = self._device
+        if 2 * usual * chunks > _LOOSE_BYTES:
+            # What has no room is counted all the same.
+            usual = 0
         counts = device.buffer("event_counts", 4 * chunks)
         room = np.arange(chunks + 1, dtype=np.uint32) * np.uint32(usual)
         loose = device.buffer("loose_events", 2 * usual * chunks)

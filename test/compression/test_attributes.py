@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from geoaccel_ros.compression import events
 from geoaccel_ros.compression.attributes import (
     CHUNK,
     CYCLE,
@@ -149,6 +150,15 @@ def test_neighbours_tell_more_than_the_order(coder, search):
     assert predictor == NEAREST
     # Noise of two bits, a little more for a prediction from noise.
     assert bits < 2.6 < alone
+
+
+def test_events_without_room_are_emitted_again(coder, monkeypatch):
+    rng = np.random.default_rng(18)
+    # Chunks of few events, and of more than there usually are.
+    values = np.concatenate([np.zeros(CHUNK, int), rng.integers(-(2**60), 2**60, CHUNK + 9)])
+    section = coder.encode(values, None, PREVIOUS)
+    monkeypatch.setattr(events, "_LOOSE_BYTES", 0)
+    assert coder.encode(values, None, PREVIOUS) == section
 
 
 def shots(columns, gaps, seed=15):

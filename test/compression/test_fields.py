@@ -1,4 +1,4 @@
-"""compression/fields.py: columns of every type survive in every order; rings and times are small."""
+"""compression/fields.py: columns of every type survive in every order; rings, times are small."""
 
 import numpy as np
 import pytest
