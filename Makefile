@@ -7,6 +7,7 @@ BIN := $(abspath $(VENV))/bin
 NODES := lidar_odometry cloud_encoder cloud_decoder mppi_controller mujoco_simulation
 INSTALLED := install/geoaccel_ros/lib/geoaccel_ros
 BENCH_ARGS ?= --peers
+MUTATIONS ?= 100000
 
 # An environment given as `make test VENV=path` is the caller's: used as it is.
 ifeq ($(origin VENV),file)
@@ -16,13 +17,14 @@ setup = @:
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint colcon launch-test clean
+.PHONY: help setup demo test fuzz bench lint colcon launch-test clean
 
 help:
 	@echo 'make setup        make the environment in .venv; the others do it too'
 	@echo 'make demo         drive the simulated robot through the yard [DEMO_ARGS=...]'
 	@echo 'make test         run the tests [PYTEST_ARGS=...]'
 	@echo 'make launch-test  run only the tests of the launch files; needs launch and launch_ros [PYTEST_ARGS=...]'
+	@echo 'make fuzz         feed the point-cloud decoder damaged streams [MUTATIONS=100000]'
 	@echo 'make bench        run the benchmarks beside their peers [BENCH_ARGS=--peers]'
 	@echo 'make lint         check style'
 	@echo 'make colcon       build and check the package as a workspace does: build/ install/ log/'
@@ -42,6 +44,9 @@ test: setup
 launch-test: setup
 	$(BIN)/python -c 'import launch, launch_ros, launch_testing'
 	$(BIN)/python -m pytest test/launch $(PYTEST_ARGS)
+
+fuzz: setup
+	$(BIN)/python tools/fuzz_codec.py --mutations $(MUTATIONS)
 
 bench: setup
 	@set -e; names=$$($(BIN)/python -c 'from geoaccel_ros.benchmark import BENCHMARKS as b; print(*b)'); \

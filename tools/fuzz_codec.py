@@ -3,16 +3,19 @@
     python tools/fuzz_codec.py [--mutations 100000] [--seed 1] [--processes 2]
 
 Checksums are made right again after most mutations, as an attacker would: without that nothing but
-the checksum would be tested. A mutation with wrong checksums has to be refused.
+the checksum would be tested. A mutation with wrong checksums has to be refused. Warnings count as
+errors, and so does memory beyond what max_decoded_mib states.
 """
 
 import argparse
 import collections
+import dataclasses
 import faulthandler
 import multiprocessing
 import resource
 import struct
 import sys
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
@@ -23,32 +26,46 @@ from geoaccel_ros.compression import bitstream
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError
 
 _LIMIT_MIB = 8
+# As max_decoded_mib states: what decoding may take.
+_MEMORY = 20
 # A decoder that takes longer for a cloud of a thousand points hangs: dump the stack and exit.
 _HANG_S = 60
 _EXTREMES = [0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
 
 
-def small_clouds() -> list[tuple[str, np.ndarray]]:
-    """Return a mode and a cloud for each kind of section that a stream can have."""
-    rng = np.random.default_rng(0)
+def small_clouds() -> Iterator[tuple[CodecConfig, np.ndarray]]:
+    """Yield clouds, and how to encode them, for each kind of section that a stream can have."""
+    # Of more than one chunk, in fields and in scans.
+    rng, count = np.random.default_rng(0), 2500
     dtype = np.dtype(
         [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<f4"), ("ring", "<u2"),
-         ("time", "<f8")]
+         ("time", "<f8"), ("rgb", ">f4"), ("echo", "<i4"), ("normal", "i1", (3,))]
     )  # fmt: skip
-    points = np.zeros(1200, dtype)
-    azimuth = np.arange(1200) // 16 * 0.02
-    points["ring"] = np.arange(1200) % 16
-    ranges = 5 + np.sin(3 * azimuth) + rng.normal(0, 0.01, 1200)
+    points = np.zeros(count, dtype)
+    azimuth = np.arange(count) // 16 * 0.02
+    points["ring"] = np.arange(count) % 16
+    ranges = 5 + np.sin(3 * azimuth) + rng.normal(0, 0.01, count)
     points["x"], points["y"] = ranges * np.cos(azimuth), ranges * np.sin(azimuth)
     points["z"] = ranges * np.tan(np.radians(2.0 * points["ring"] - 15))
-    points["intensity"] = rng.integers(0, 100, 1200) / 100
-    points["time"] = 1.7e9 + np.arange(1200) // 16 * 1e-4
+    points["intensity"] = rng.integers(0, 100, count) / 100
+    points["time"] = 1.7e9 + np.arange(count) // 16 * 1e-4
+    points["rgb"].view(">u4")[:] = rng.integers(0, 2**32, count)
+    points["echo"] = rng.choice([-(2**31), 0, 2**31 - 1, 77], count)
+    points["normal"] = rng.integers(-128, 128, (count, 3))
     points["x"][::97] = np.nan
     points[40:60] = points[20:40]
     bare = np.zeros(500, dtype[["x", "y", "z"]])
     for axis in "xyz":
         bare[axis] = rng.normal(0, 2, 500)
-    return [("octree", points), ("scan", points), ("octree", bare), ("scan", bare)]
+    for options in (
+        {"mode": "octree"},
+        {"mode": "scan"},
+        {"mode": "octree", "duplicates": "merge", "step": 0.5},
+        {"lossless": ("x", "y", "z")},
+    ):
+        config = CodecConfig(max_decoded_mib=_LIMIT_MIB, **options)
+        yield config, bare
+        yield dataclasses.replace(config, quantise=("intensity=0.05", "echo=3")), points
 
 
 def mutations(streams: list[bytes], rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
@@ -82,6 +99,8 @@ def decode_mutated(codec: Codec, kind: str, data: bytes) -> str:
 def fuzz(seed: int, count: int) -> tuple[collections.Counter, float]:
     """Decode ``count`` mutations.
 
+    Whatever is neither refused nor decoded as it should be is raised as it comes.
+
     Returns
     -------
     outcomes : Counter
@@ -89,24 +108,29 @@ def fuzz(seed: int, count: int) -> tuple[collections.Counter, float]:
     grown_mib : float
         What the process's memory grew by at its peak.
     """
-    codecs = {
-        mode: Codec(CodecConfig(mode=mode, max_decoded_mib=_LIMIT_MIB))
-        for mode in ("octree", "scan")
-    }
-    streams = [codecs[mode].encode(points) for mode, points in small_clouds()]
-    rng = np.random.default_rng(seed)
+    warnings.simplefilter("error")
+    streams = [Codec(config).encode(points) for config, points in small_clouds()]
+    decoder = Codec(CodecConfig(max_decoded_mib=_LIMIT_MIB))
     for stream in streams:
-        codecs["octree"].decode(stream)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        decoder.decode(stream)
+    rng = np.random.default_rng(seed)
+    before = _peak_mib()
     outcomes: collections.Counter = collections.Counter()
     for number, (kind, data) in zip(range(count), mutations(streams, rng), strict=False):
         try:
-            outcome = decode_mutated(codecs["octree"], kind, data)
+            outcome = decode_mutated(decoder, kind, data)
         except BaseException:
             print(f"seed {seed}, mutation {number} ({kind}): {data.hex()}", file=sys.stderr)
             raise
         outcomes[f"{kind} {outcome}"] += 1
-    return outcomes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    grown = _peak_mib() - before
+    if grown > _MEMORY * _LIMIT_MIB:
+        raise AssertionError(f"decoding took {grown:.0f} MiB for clouds of {_LIMIT_MIB} MiB")
+    return outcomes, grown
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _flip(stream: bytes, _: bytes, rng: np.random.Generator) -> bytes:
