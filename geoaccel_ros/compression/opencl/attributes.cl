@@ -23,8 +23,8 @@
 // Signs: also by whether the first of the values predicted from lies below, at or above the prediction.
 #define SIGNS_AT (1 + SPREADS * LEVELS * NEARS * CLASS_CONTEXTS)
 #define MANTISSAS_AT (SIGNS_AT + 2 * SPREADS * LEVELS * 3)
-#define MANTISSA_CLASSES 14
-#define CYCLES_AT (MANTISSAS_AT + 2 * 3 * MANTISSA_CLASSES)
+#define MANTISSA_LENGTHS 14
+#define CYCLES_AT (MANTISSAS_AT + 2 * 3 * MANTISSA_LENGTHS)
 #define CONTEXTS (CYCLES_AT + 32)
 
 #ifdef EMIT
@@ -134,7 +134,7 @@ long code_residual(coder_t *coder, const prediction_t *prediction, long residual
     uint rest = class - 1;
     ulong coded = 1;
     if (rest > 0) {
-        const uint mantissa = MANTISSAS_AT + 3 * (along * MANTISSA_CLASSES + min(rest, (uint)MANTISSA_CLASSES) - 1);
+        const uint mantissa = MANTISSAS_AT + 3 * (along * MANTISSA_LENGTHS + min(rest, (uint)MANTISSA_LENGTHS) - 1);
         --rest;
         const uint second = code_bit(coder, mantissa, (uint)(magnitude >> rest) & 1);
         coded = 2 | second;
