@@ -10,7 +10,14 @@ import numpy as np
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.options import add_options, configuration
 from geoaccel_ros.cli.output import write_json
-from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
+from geoaccel_ros.cli.rate_distortion import picture_path, sweep_and_draw
+from geoaccel_ros.compression.codec import (
+    Codec,
+    CodecConfig,
+    CodecError,
+    DeviceConfig,
+    inspect,
+)
 from geoaccel_ros.compression.distortion import distortion
 from geoaccel_ros.pointcloud.files import PointFileError, read_points, write_points
 
@@ -27,7 +34,15 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         metavar="IN",
         help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
     )
-    compress.add_argument("output", metavar="OUT", help="stream to write")
+    compress.add_argument("stream", metavar="OUT", help="stream to write")
+    compress.add_argument(
+        "--sweep",
+        action="store_true",
+        help="also encode at steps of 2 mm to 20 cm, and draw rate against distortion",
+    )
+    compress.add_argument(
+        "--output", type=Path, metavar="DIR", help="where --sweep draws (default: beside OUT)"
+    )
     add_options(compress, CodecConfig)
     compress.set_defaults(run=_compress)
 
@@ -36,7 +51,14 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     decompress.add_argument(
         "output", metavar="OUT", help="cloud to write: .npy, .bin, .pcd or .ply"
     )
-    add_options(decompress, CodecConfig, ("device", "threads", "max_decoded_mib"))
+    decompress.add_argument(
+        "--level",
+        type=int,
+        metavar="N",
+        help="of an octree, the centres of the cells of this level alone: 0 (one cell) to the "
+        "depth that inspect tells; cells double with each level less",
+    )
+    add_options(decompress, DeviceConfig)
     decompress.set_defaults(run=_decompress)
 
     show = subparsers.add_parser("inspect", help="what a stream says of itself; decodes nothing")
@@ -50,7 +72,13 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _compress(args: argparse.Namespace) -> int:
-    codec = _codec(args)
+    config = configuration(args, CodecConfig)
+    if args.output is not None and not args.sweep:
+        raise UserError("--output is where --sweep draws: give both")
+    if args.sweep and (config.is_lossless or config.targets):
+        raise UserError("--sweep goes through steps: leave out targets and lossless x y z")
+    picture = picture_path(args.stream, args.output) if args.sweep else None
+    codec = _codec(config)
     points = _read_cloud(args.input)
     try:
         stream = codec.encode(points)
@@ -59,11 +87,12 @@ def _compress(args: argparse.Namespace) -> int:
         order = codec.order(points, stream)
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
-    _write(args.output, stream)
+    _write(args.stream, stream)
     info = inspect(stream)
     count = len(points)
     result = {
         "points": count,
+        "decoded_points": len(decoded),
         "bytes": len(stream),
         "bits_per_point": 8 * len(stream) / count if count else None,
         "ratio": points.nbytes / len(stream),
@@ -75,25 +104,30 @@ def _compress(args: argparse.Namespace) -> int:
         "bytes_by_section": info.bytes_by_section,
         "stages_ms": stages,
     }
+    if picture is not None:
+        result |= sweep_and_draw(points, config, args.input, picture)
     return _report(args, result)
 
 
 def _decompress(args: argparse.Namespace) -> int:
-    codec = _codec(args)
+    codec = _codec(CodecConfig(**configuration(args, DeviceConfig).as_dict()))
+    stream = _read_stream(args.input)
     try:
-        points, _ = codec.decode(_read_stream(args.input))
+        if args.level is None:
+            points, _ = codec.decode(stream)
+        else:
+            points = codec.decode_level(stream, args.level)
+        info = inspect(stream)
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
     try:
         write_points(args.output, points)
     except PointFileError as error:
         raise UserError(str(error)) from None
-    result = {
-        "points": len(points),
-        "bytes": points.nbytes,
-        "device": codec.device_name,
-        "stages_ms": codec.stages_ms,
-    }
+    result = {"points": len(points), "bytes": points.nbytes}
+    if args.level is not None:
+        result["cell"] = info.step * 2 ** (info.depth - args.level)
+    result |= {"device": codec.device_name, "stages_ms": codec.stages_ms}
     return _report(args, result)
 
 
@@ -106,9 +140,9 @@ def _inspect(args: argparse.Namespace) -> int:
     return _report(args, {"bytes": len(stream), **dataclasses.asdict(info)})
 
 
-def _codec(args: argparse.Namespace) -> Codec:
+def _codec(config: CodecConfig) -> Codec:
     try:
-        return Codec(configuration(args, CodecConfig))
+        return Codec(config)
     except CodecError as error:
         raise UserError(str(error)) from None
 
@@ -150,5 +184,15 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], dict):
+            return _table(value)
         return ", ".join(map(_text, value))
     return str(value)
+
+
+def _table(rows: list[dict]) -> str:
+    """Return rows under the names of their columns, each on a line of its own."""
+    lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = (map(str.ljust, line, widths) for line in lines)
+    return "".join("\n  " + "  ".join(cells).rstrip() for cells in padded)

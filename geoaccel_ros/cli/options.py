@@ -49,8 +49,14 @@ def _add_option(parser: argparse._ActionsContainer, flags: list[str], declared: 
     if declared.kind is bool:
         parser.add_argument(*flags, action=argparse.BooleanOptionalAction, **common)
         return
+    # The items of a list may also be given one by one, by the option repeated.
+    action = "extend" if declared.is_list else "store"
     parser.add_argument(
-        *flags, type=lambda text: _value(declared, text), metavar=_metavar(declared), **common
+        *flags,
+        action=action,
+        type=lambda text: _value(declared, text),
+        metavar=_metavar(declared),
+        **common,
     )
 
 

@@ -159,7 +159,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        targets = [name for name in _TARGETS if getattr(self, name)]
+        targets = self.targets
         if len(targets) > 1:
             raise ConfigurationError(f"only one of {' and '.join(targets)} can be met: set one")
         if self.mode == "scan" and (self.duplicates == "merge" or self.max_depth < 21):
@@ -173,6 +173,11 @@ class CodecConfig(DeviceConfig, FieldsConfig):
             raise ConfigurationError(
                 "lossless x y z leave nothing to mode octree, to duplicates, max_depth or a target"
             )
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the parameters that the step follows from; at most one."""
+        return [name for name in _TARGETS if getattr(self, name)]
 
     @property
     def is_lossless(self) -> bool:
@@ -289,7 +294,7 @@ class Codec:
         cloud = Cloud.of(points, height)
         if config.target_max_error:
             return self._encode(cloud, 2 * config.target_max_error, steps)
-        if cloud.xyz.shape[1] and any(getattr(config, name) for name in _TARGETS):
+        if cloud.xyz.shape[1] and config.targets:
             return self._encode_to_target(cloud, steps)
         return self._encode(cloud, config.step, steps)
 

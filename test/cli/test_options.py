@@ -39,6 +39,11 @@ def test_every_type():
     assert parsed("--enabled", "--voxel-size", "1") == Example((1.0,))
 
 
+def test_items_of_a_list_may_come_one_by_one():
+    found = parsed("--voxel-size", "1,0.5", "--voxel-size", "2")
+    assert found == Example((1.0, 0.5, 2.0))
+
+
 def test_aliases_and_the_names_wanted():
     assert parsed("--size", "1", aliases={"voxel_size": "--size"}).voxel_size == (1.0,)
     text = parser(names=("method", "count")).format_help()
