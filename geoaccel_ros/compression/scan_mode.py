@@ -72,7 +72,8 @@ class ScanMode:
             sections = {"lines": found.stored}
             sections["geometry"] = self._scan.encode(cells, fine, found, grid.step)
         with self._stage("fields"):
-            places = _places(found, cells, cloud.finite, len(points))
+            if header.attributes:
+                places = _places(found, cells, cloud.finite, len(points))
             for name in header.attributes:
                 section = self._fields.encode(
                     name, points[name], steps[name], _known(places, name, found)
@@ -135,8 +136,9 @@ class ScanMode:
                     values = nonfinite.as_unsigned(points[name])
                     values[mask] = nonfinite.as_unsigned(rest[name])
         with self._stage("fields"):
-            places = _places(found, cells, finite, header.points)
-            self._decode_fields(stream, points, header.attributes, places, key)
+            if header.attributes:
+                places = _places(found, cells, finite, header.points)
+                self._decode_fields(stream, points, header.attributes, places, key)
         return points
 
     def _decode_lossless(self, stream: Stream, points: np.ndarray) -> None:
