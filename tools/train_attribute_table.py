@@ -3,8 +3,8 @@
 
 Each folder holds clouds of one sensor with the fields that it sends, each in the order in which it
 sent them. Every field is coded in the order of an octree and in scan order. Every sensor counts the
-same, and of a sensor every field. With --report, also print what each field takes with a table that
-was trained without its sensor.
+same, and of a sensor every field. With --held-out also write DIR/SENSOR/attributes.bin, trained
+without that sensor; a folder may be empty. With --report, also print what each field takes with it.
 """
 
 import argparse
@@ -123,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clouds", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--held-out", type=Path, metavar="DIR")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     device = Device.open()
@@ -132,6 +133,11 @@ def main() -> None:
         counts = counted(device, clouds, table)
         table = table_of(counts)
     (arguments.out / "attributes.bin").write_bytes(table.tobytes())
+    if arguments.held_out:
+        for sensor in arguments.clouds.iterdir():
+            folder = arguments.held_out / sensor.name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "attributes.bin").write_bytes(table_of(counts, sensor.name).tobytes())
     if arguments.report:
         report(device, clouds, counts, table)
 

@@ -3,7 +3,8 @@
 
 Each folder holds clouds of one sensor, in its frame; a ``ring`` field is used. Scans of the
 simulated lidar are added, and of each cloud thinner ones: a quarter of its points, and means over
-voxels. With --report, also print what each cloud takes with tables trained without its sensor.
+voxels. With --held-out also write DIR/SENSOR/octree_*.bin, trained without that sensor; a folder
+may be empty. With --report, also print what each cloud takes with these.
 """
 
 import argparse
@@ -173,6 +174,13 @@ def _indices(weights: np.ndarray) -> np.ndarray:
     return best_indices(np.rint(1e6 * share).astype(np.int64))
 
 
+def write(folder: Path, counts: dict[str, list], without: str = "") -> None:
+    """Write the tables of all sensors but one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in zip(("occupancy", "multiplicity"), tables(counts, without), strict=True):
+        (folder / f"octree_{name}.bin").write_bytes(table.tobytes())
+
+
 def report(device: Device, clouds: dict, counts: dict) -> None:
     """Print what each cloud takes with tables of the other sensors, in bits a point."""
     print("sensor, cloud: step, bits a point: occupancy, multiplicity, beams")
@@ -196,6 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clouds", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--held-out", type=Path, metavar="DIR")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     device = Device.open()
@@ -215,8 +224,10 @@ def main() -> None:
                 counts[sensor] += [
                     count(device, octree, entropy, tree) for tree in trees_of(device, *cloud, step)
                 ]
-    for name, table in zip(("occupancy", "multiplicity"), tables(counts), strict=True):
-        (arguments.out / f"octree_{name}.bin").write_bytes(table.tobytes())
+    write(arguments.out, counts)
+    if arguments.held_out:
+        for sensor in arguments.clouds.iterdir():
+            write(arguments.held_out / sensor.name, counts, sensor.name)
     if arguments.report:
         report(device, clouds, counts)
 

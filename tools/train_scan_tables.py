@@ -3,7 +3,8 @@
 
 Each folder holds clouds of one sensor, in the order in which it sent them; a ``ring`` or ``row``
 field is used. Scans of the simulated lidar are added. Every sensor counts the same, at every step.
-With --report, also print what each sensor takes with tables that were trained without it.
+With --held-out also write DIR/SENSOR/scan_*.bin, trained without that sensor; a folder may be
+empty. With --report, also print what each sensor takes with these.
 """
 
 import argparse
@@ -92,10 +93,18 @@ def tables(counts: dict[int, dict[str, np.ndarray]], without: str = "") -> dict[
     return made
 
 
+def write(folder: Path, made: dict[int, np.ndarray]) -> None:
+    """Write the tables of the models."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for model, table in made.items():
+        (folder / f"{TABLES[model]}.bin").write_bytes(table.tobytes())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clouds", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--held-out", type=Path, metavar="DIR")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     device = Device.open()
@@ -105,8 +114,10 @@ def main() -> None:
     for _ in range(_ROUNDS):
         counts = counted(Scan(device, entropy, made), clouds)
         made = tables(counts)
-    for model, table in made.items():
-        (arguments.out / f"{TABLES[model]}.bin").write_bytes(table.tobytes())
+    write(arguments.out, made)
+    if arguments.held_out:
+        for sensor in arguments.clouds.iterdir():
+            write(arguments.held_out / sensor.name, tables(counts, sensor.name))
     if not arguments.report:
         return
     print("sensor, points: bits a point with tables of other sensors (of all)")

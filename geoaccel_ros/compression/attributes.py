@@ -55,7 +55,7 @@ import pyopencl as cl
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.events import Events
-from geoaccel_ros.compression.rans import EntropyCoder, costs, prior
+from geoaccel_ros.compression.rans import EntropyCoder, costs
 
 PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
 
@@ -174,7 +174,7 @@ class AttributeCoder:
     device : Device
     entropy : EntropyCoder
     table : ndarray, shape (CONTEXTS,), uint8, or None
-        Probabilities' indices; None for the shipped ones.
+        Probabilities' indices; None for those of ``entropy``.
     neighbours : int
         Of a point, as the search finds them.
     """
@@ -188,7 +188,7 @@ class AttributeCoder:
     ):
         self._device = device
         self._entropy = entropy
-        self._prior = prior("attributes") if table is None else table
+        self._prior = entropy.prior("attributes") if table is None else table
         once = np.ones(CONTEXTS, np.int64)
         # Of each event.
         self._costs = np.stack(

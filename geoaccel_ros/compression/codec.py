@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -241,6 +242,9 @@ class Codec:
     Parameters
     ----------
     config : CodecConfig
+    tables : Path or None
+        Folder of the tables of probabilities that sections begin with; None: the package's. A
+        stream can be decoded with the tables alone that it was encoded with.
 
     Attributes
     ----------
@@ -256,14 +260,14 @@ class Codec:
         If no OpenCL device matches.
     """
 
-    def __init__(self, config: CodecConfig):
+    def __init__(self, config: CodecConfig, tables: Path | None = None):
         self._config = config
         device = Device.open(
             config.device, config.threads, config.max_local_kib, config.max_group_size
         )
         self.device_name = device.name
         self.stages_ms: dict[str, float] = {}
-        sums, entropy = PrefixSums(device), EntropyCoder(device)
+        sums, entropy = PrefixSums(device), EntropyCoder(device, tables)
         fields = FieldCoder(device, entropy)
         self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
         self._scan = ScanMode(device, sums, entropy, fields, self._stage)

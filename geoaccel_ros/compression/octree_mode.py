@@ -16,7 +16,7 @@ from geoaccel_ros.compression.fields import FieldCoder, Places
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.occupied import CellSort, OccupiedCells
-from geoaccel_ros.compression.octree import Octree
+from geoaccel_ros.compression.octree import KINDS, OCCUPANCY_CONTEXTS, Octree
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 
@@ -52,7 +52,11 @@ class OctreeMode:
     ):
         self._morton = Morton(device)
         self._sort = CellSort(device, sums)
-        self._octree = Octree(device)
+        self._octree = Octree(
+            device,
+            entropy.prior("octree_occupancy").reshape(KINDS, OCCUPANCY_CONTEXTS),
+            entropy.prior("octree_multiplicity"),
+        )
         self._fields = fields
         self._stage = stage
 

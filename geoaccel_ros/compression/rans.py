@@ -24,6 +24,7 @@ bits.
 
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -76,9 +77,16 @@ def flat_prior(contexts: int) -> np.ndarray:
     return np.full(contexts, EVEN_INDEX, np.uint8)
 
 
-def prior(name: str) -> np.ndarray:
-    """Return the shipped table of this name, uint8 (contexts,): indices of probabilities."""
-    content = resources.files(_TABLES).joinpath(f"{name}.bin").read_bytes()
+def prior(name: str, folder: Path | None = None) -> np.ndarray:
+    """Return the table of this name, uint8 (contexts,): indices of probabilities.
+
+    Parameters
+    ----------
+    name : str
+    folder : Path or None
+        Where it lies; None: the package's.
+    """
+    content = (folder or resources.files(_TABLES)).joinpath(f"{name}.bin").read_bytes()
     return np.frombuffer(content, np.uint8)
 
 
@@ -150,10 +158,18 @@ class Stream:
 
 
 class EntropyCoder:
-    """Encodes sections, and opens them for the stages' kernels."""
+    """Encodes sections, and opens them for the stages' kernels.
 
-    def __init__(self, device: Device):
+    Parameters
+    ----------
+    device : Device
+    tables : Path or None
+        Folder of the stages' tables; None: the package's.
+    """
+
+    def __init__(self, device: Device, tables: Path | None = None):
         self._device = device
+        self._tables = tables
         program = device.program("rans.cl")
         self._count_runs = program.count_runs
         self._count_in_groups = program.count_in_groups
@@ -164,6 +180,10 @@ class EntropyCoder:
         self._symbols = cl.Buffer(
             device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=symbols
         )
+
+    def prior(self, name: str) -> np.ndarray:
+        """Return a stage's table, uint8 (contexts,)."""
+        return prior(name, self._tables)
 
     def encode(self, events: cl.Buffer, chunk_starts: np.ndarray, prior: np.ndarray) -> bytes:
         """Return the section of these events, whose buffer is used up.

@@ -29,7 +29,6 @@ from geoaccel_ros.compression.rans import (
     costs,
     decode_numbers,
     encode_numbers,
-    prior,
 )
 
 LINEAR, SPIN = 0, 1
@@ -93,7 +92,7 @@ class Scan:
     device : Device
     entropy : EntropyCoder
     priors : mapping or None
-        The table of each model, uint8; None for the shipped ones.
+        The table of each model, uint8; None for those of ``entropy``.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Scan:
     ):
         self._device = device
         self._entropy = entropy
-        self._priors = priors or {model: prior(name) for model, name in TABLES.items()}
+        self._priors = priors or {model: entropy.prior(name) for model, name in TABLES.items()}
         emit, decode = (device.program("scan.cl", (f"-D{way}",)) for way in ("EMIT", "DECODE"))
         self._emit = {LINEAR: emit.code_linears, SPIN: emit.code_spins}
         self._pack = emit.pack_events

@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from geoaccel_ros.compression import codec as codec_module
+from geoaccel_ros.compression import tables
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
 from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.rans import EVEN_INDEX
 from geoaccel_ros.config import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -282,6 +285,28 @@ def ordered_scan(columns=300, rings=16):
     ranges = 5 + np.sin(3 * azimuth) + np.random.default_rng(0).normal(0, 0.01, len(azimuth))
     x, y = ranges * np.cos(azimuth), ranges * np.sin(azimuth)
     return cloud(np.stack([x, y, ranges * np.tan(elevation)], axis=1))
+
+
+@pytest.mark.parametrize("mode", ["octree", "scan"])
+def test_tables_of_ones_own_are_those_that_sections_begin_with(codecs, mode, tmp_path):
+    points = ordered_scan()
+    shipped = resources.files(tables)
+    names = [each.name for each in shipped.iterdir() if each.name.endswith(".bin")]
+    for name in names:
+        (tmp_path / name).write_bytes(shipped.joinpath(name).read_bytes())
+    config = CodecConfig(mode=mode, step=0.01)
+    expected = codecs(mode, 0.01).encode(points)
+    assert Codec(config, tmp_path).encode(points) == expected
+    for name in names:
+        (tmp_path / name).write_bytes(
+            bytes([EVEN_INDEX]) * len(shipped.joinpath(name).read_bytes())
+        )
+    ignorant = Codec(config, tmp_path)
+    stream = ignorant.encode(points)
+    assert len(stream) > len(expected)
+    np.testing.assert_array_equal(
+        ignorant.decode(stream)[0], codecs(mode, 0.01).decode(expected)[0]
+    )
 
 
 def test_auto_takes_the_smaller_stream(octree, scan):
