@@ -98,7 +98,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
 
     mode: str = parameter(
         "auto",
-        "octree: the points' order is not kept; scan: it is; auto: the one with fewer bytes, cloud "
+        "Octree does not keep the points' order, scan does; auto: the one with fewer bytes, cloud "
         "by cloud.",
         choices=("auto", "octree", "scan"),
     )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from sensor_msgs.msg import PointCloud2
 
-from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, DeviceConfig
+from geoaccel_ros.compression.codec import (
+    Codec,
+    CodecConfig,
+    CodecError,
+    DeviceConfig,
+    inspect,
+)
 from geoaccel_ros.config import parameter
 from geoaccel_ros.nodes.cloud_encoder import FORMAT
 from geoaccel_ros.pointcloud.layout import LayoutError, dtype_of
@@ -29,7 +35,9 @@ class CloudDecoderConfig(NodeConfig, DeviceConfig):
 class CloudDecoder(ManagedNode):
     """points/compressed (CompressedPointCloud2) -> points/decompressed (PointCloud2).
 
-    A message that is damaged, foreign or from a later version is dropped and counted.
+    Rows are those of the original where the stream keeps the points' order; else there is one, of
+    the points that are left if some were merged. A message that is damaged, foreign or from a later
+    version is dropped and counted.
     """
 
     NAME = "cloud_decoder"
@@ -67,9 +75,12 @@ class CloudDecoder(ManagedNode):
     def _decode(self, message: CompressedPointCloud2) -> PointCloud2:
         if message.format != FORMAT:
             raise CodecError(f"format '{message.format}' is not '{FORMAT}'")
-        points, height = self._codec.decode(bytes(message.compressed_data))
+        data = bytes(message.compressed_data)
+        points, height = self._codec.decode(data)
         declared = dtype_of(message.fields, message.point_step, message.is_bigendian)
-        if points.dtype != declared or len(points) != message.height * message.width:
+        # Points may have been merged: the message declares those that there were.
+        source_points = inspect(data).source_points
+        if points.dtype != declared or source_points != message.height * message.width:
             raise CodecError("the stream holds another cloud than its message declares")
         width = len(points) // height if height else 0
         cloud = PointCloud2(

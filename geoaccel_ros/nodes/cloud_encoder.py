@@ -1,12 +1,13 @@
 """cloud_encoder: clouds in, compressed clouds out."""
 
+import collections
 import sys
 from dataclasses import dataclass
 
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from sensor_msgs.msg import PointCloud2
 
-from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError
+from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
 from geoaccel_ros.config import parameter
 from geoaccel_ros.pointcloud.layout import LayoutError
 from geoaccel_ros.ros import qos
@@ -17,6 +18,7 @@ from geoaccel_ros.ros.run import run
 
 # Names the codec on the wire, so that a decoder of another kind does not try.
 FORMAT = "geoaccel"
+MODES = ("octree", "scan", "lossless")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class CloudEncoderConfig(NodeConfig, CodecConfig):
 class CloudEncoder(ManagedNode):
     """points (PointCloud2) -> points/compressed (CompressedPointCloud2).
 
-    Does nothing while nobody subscribes.
+    Height, width and fields in the message are those of the cloud. Does nothing while nobody
+    subscribes.
     """
 
     NAME = "cloud_encoder"
@@ -40,6 +43,8 @@ class CloudEncoder(ManagedNode):
     def configure(self):
         self.counters = Counters("clouds in", "clouds out", "not subscribed", "refused")
         self._bytes_in = self._bytes_out = self._points = 0
+        self._modes: collections.Counter = collections.Counter()
+        self._step = self.config.step
         self.latencies = {"encode": Latency()}
         self._codec = Codec(self.config.subset(CodecConfig))
         self.get_logger().info(f"encoding on {self._codec.device_name}")
@@ -56,11 +61,13 @@ class CloudEncoder(ManagedNode):
         return Status(
             values={
                 "device": self._codec.device_name,
-                "step [m]": self.config.step,
+                # The last cloud's: a target makes it another for each.
+                "step [m]": self._step,
                 "bytes in": self._bytes_in,
                 "bytes out": self._bytes_out,
                 "ratio": f"{ratio:.3f}",
                 "bits per point": f"{bits:.3f}",
+                **{f"clouds in mode {mode}": self._modes[mode] for mode in MODES},
             }
         )
 
@@ -85,6 +92,9 @@ class CloudEncoder(ManagedNode):
         self._bytes_in += points.nbytes
         self._bytes_out += len(data)
         self._points += len(points)
+        info = inspect(data)
+        self._modes[info.mode] += 1
+        self._step = info.step
         compressed = CompressedPointCloud2(
             header=message.header,
             height=message.height,
