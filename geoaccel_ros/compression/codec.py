@@ -437,9 +437,6 @@ class Codec:
             streams[step] = self._encode(cloud, step, steps)
             return streams[step]
 
-        def bits_per_point(step: float) -> float:
-            return 8 * len(stream_of(step)) / len(cloud.points)
-
         def mean_error(step: float) -> float:
             stream = stream_of(step)
             decoded, _ = self.decode(stream)
@@ -449,12 +446,16 @@ class Codec:
             target, first = config.target_mean_error, config.target_mean_error / _MEAN_OF_A_CELL
             first = min(max(first, FINEST_STEP), COARSEST_STEP)
             return streams[step_for(mean_error, target, first, target, "a mean error [m]")]
-        target = config.target_bits_per_point
+        target, what = config.target_bits_per_point, "bits a point"
+        of_a_byte = 8 / len(cloud.points)
         if config.target_bytes_per_s:
-            target = 8 * config.target_bytes_per_s / config.clouds_per_s / len(cloud.points)
-        return streams[
-            step_for(bits_per_point, target, config.step, _BITS_OF_A_DOUBLING, "bits a point")
-        ]
+            target, what = config.target_bytes_per_s, "bytes a second"
+            of_a_byte = config.clouds_per_s
+        slope = _BITS_OF_A_DOUBLING / 8 * len(cloud.points) * of_a_byte
+        step = step_for(
+            lambda step: of_a_byte * len(stream_of(step)), target, config.step, slope, what
+        )
+        return streams[step]
 
     def _stream_of(self, data: bytes, mode: int) -> Stream:
         view, version = _version_of(data)

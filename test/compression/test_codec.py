@@ -429,6 +429,8 @@ def test_a_target_that_no_step_meets_is_refused():
     points["hash"] = np.random.default_rng(0).integers(0, 2**32, 100)
     with pytest.raises(CodecError, match="no step meets bits a point of 8: the nearest is"):
         Codec(CodecConfig(target_bits_per_point=8.0)).encode(points)
+    with pytest.raises(CodecError, match="no step meets bytes a second of 1000: the nearest is"):
+        Codec(CodecConfig(target_bytes_per_s=1000.0)).encode(points)
 
 
 @pytest.mark.parametrize(
