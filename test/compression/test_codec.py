@@ -260,15 +260,20 @@ def test_no_device_memory_is_allocated_for_a_cloud_of_the_same_kind(monkeypatch)
     codec.decode(codec.encode(points))
 
 
+def sizes_by_step(mode, points, steps=(0.1, 0.01, 0.001)):
+    return [len(Codec(CodecConfig(mode=mode, step=step)).encode(points)) for step in steps]
+
+
 @pytest.mark.parametrize("mode", ["octree", "scan"])
 def test_a_finer_step_takes_more_bytes(mode):
-    points = cloud(np.random.default_rng(10).normal(0, 20, (5000, 3)))
-    sizes = [
-        len(Codec(CodecConfig(mode=mode, step=step)).encode(points)) for step in (0.1, 0.01, 0.001)
-    ]
+    sizes = sizes_by_step(mode, ordered_scan())
     assert sizes == sorted(sizes)
-    # A thousand times the cells are ten bits a point.
-    assert 2.7 < 8 * (sizes[2] - sizes[1]) / 5000 / np.log2(10) < 3.3
+
+
+def test_a_tenth_of_the_step_takes_ten_bits_a_point_of_noise():
+    points = cloud(np.random.default_rng(10).normal(0, 20, (5000, 3)))
+    _, coarse, fine = sizes_by_step("octree", points)
+    assert 2.7 < 8 * (fine - coarse) / 5000 / np.log2(10) < 3.3
 
 
 def test_stages_are_those_of_the_last_call(octree):

@@ -19,19 +19,43 @@ def code_bit_by_bit(x, y, z):
 
 
 @pytest.fixture(params=["fp64", "no fp64"])
-def morton(device, request):
-    return Morton(dataclasses.replace(device, has_fp64=request.param == "fp64"))
+def of_kind(device, request):
+    return dataclasses.replace(device, has_fp64=request.param == "fp64")
+
+
+@pytest.fixture
+def morton(of_kind):
+    return Morton(of_kind)
+
+
+def codes_of(device, xyz, grid):
+    return device.download(Morton(device).encode(xyz, grid), xyz.shape[1], "u8")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_codes_are_those_of_the_cells(morton, dtype):
+def test_codes_are_those_of_the_cells(of_kind, morton, dtype):
     rng = np.random.default_rng(1)
     cells = rng.integers(0, 2**21, (3, 1000))
     cells[:, :2] = [[0, 2**21 - 1]] * 3
     expected = [code_bit_by_bit(*map(int, cell)) for cell in cells.T]
     grid = Grid(1.0, (-(2**20), -(2**20), -(2**20)), 21)
-    assert morton.encode((cells - 2**20).astype(dtype), grid).tolist() == expected
-    assert (morton.decode(np.array(expected, np.uint64)) == cells).all()
+    assert codes_of(of_kind, (cells - 2**20).astype(dtype), grid).tolist() == expected
+    codes = of_kind.upload("expected", np.array(expected, np.uint64))
+    assert (morton.decode(codes, 1000) == cells).all()
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_centres_are_rounded_once(of_kind, morton, itemsize):
+    rng = np.random.default_rng(3)
+    cells = rng.integers(0, 2**21, (3, 1000))
+    grid = Grid(0.001, (-1_000_003, 5, 123_456_789), 21)
+    codes = [code_bit_by_bit(*map(int, cell)) for cell in cells.T]
+    centres = morton.centres(
+        of_kind.upload("expected", np.array(codes, np.uint64)), 1000, grid, itemsize
+    )
+    exact = (cells.T + np.array(grid.origin)) * 0.001
+    assert centres.dtype.itemsize == itemsize
+    assert (centres == exact.astype(centres.dtype)).all()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -41,12 +65,13 @@ def test_the_device_finds_the_cells_that_the_host_finds(device, dtype, step):
     rng = np.random.default_rng(2)
     xyz = (rng.integers(-5000, 5000, (3, 20_000)) * (step / 2)).astype(dtype)
     grid = Grid.around(xyz, step, [xyz.dtype] * 3)
-    with_fp64 = Morton(device).encode(xyz, grid)
-    without = Morton(dataclasses.replace(device, has_fp64=False)).encode(xyz, grid)
+    with_fp64 = codes_of(device, xyz, grid)
+    without = codes_of(dataclasses.replace(device, has_fp64=False), xyz, grid)
     assert (with_fp64 == without).all()
 
 
 def test_no_points(morton):
     grid = Grid(1.0, (0, 0, 0), 0)
-    assert morton.encode(np.empty((3, 0), np.float32), grid).shape == (0,)
-    assert morton.decode(np.empty(0, np.uint64)).shape == (3, 0)
+    codes = morton.encode(np.empty((3, 0), np.float32), grid)
+    assert morton.decode(codes, 0).shape == (3, 0)
+    assert morton.centres(codes, 0, grid, 4).shape == (0, 3)
