@@ -11,6 +11,7 @@ from geoaccel_ros.benchmark.compression_claims import best_peers, claims, claims
 from geoaccel_ros.benchmark.compression_clouds import MESSAGE, Cloud, cases, read_clouds
 from geoaccel_ros.benchmark.compression_contenders import Trial, codecs, geoaccel, largest_error
 from geoaccel_ros.benchmark.compression_integers import Unsuitable
+from geoaccel_ros.benchmark.compression_kernels import kernels
 from geoaccel_ros.benchmark.compression_peers import PEERS, ZSTD_OF_BYTES
 from geoaccel_ros.benchmark.compression_pictures import draw_distortion, draw_rates
 from geoaccel_ros.benchmark.compression_stages import stages
@@ -43,8 +44,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sweep", action="store_true", help="rate against distortion of each cloud, 2 mm to 20 cm"
     )
     parser.add_argument(
-        "--stages", action="store_true", help="time by stage and bits by section, 1,000,000 points"
-    )
+        "--stages", action="store_true",
+        help="1,000,000 points by stage, kernel, section and level of the octree",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kernels", action="store_true",
+        help="1,000,000 points by size of work-groups, prediction, memory and arrangement",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tables-without", type=Path, metavar="DIR",
+        help="folder of each sensor's folder of tables that were trained without it "
+        "(tools/train_*.py --held-out); clouds of other sensors have the codec's",
+    )  # fmt: skip
     (device,) = (each for each in CodecConfig.parameters() if each.name == "device")
     parser.add_argument(
         "--device",
@@ -55,19 +66,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     """Encode and decode every cloud in each of its cases, all contenders in turn."""
-    own = {step: codecs(step, options.device, options.threads) for step in options.step}
-    device = next(iter(own[options.step[0]].values())).device_name
     rows, swept, refused, kinds = [], [], [], {}
     clouds = read_clouds(options.cloud, options.data)
+    folder, own = None, {}
     # With None tqdm is silent where standard error is no terminal.
     with tqdm(clouds, "clouds", unit="", disable=None, leave=False) as progress:
         for cloud in progress:
             progress.set_postfix_str(cloud.name)
             kinds[cloud.name] = cloud.kinds
+            if not own or folder != _tables(cloud, options.tables_without):
+                folder = _tables(cloud, options.tables_without)
+                own = {
+                    step: codecs(step, options.device, options.threads, folder)
+                    for step in options.step
+                }
             for step, each in own.items():
                 rows += _measure(cloud, step, each, peers, options.repetitions, refused)
             if options.sweep:
-                swept += sweep(cloud, options.device, options.threads, peers)
+                swept += sweep(cloud, options.device, options.threads, peers, folder)
+    device = next(iter(own[options.step[0]].values())).device_name
     tables, images = [], []
     if peers:
         tables += [best_peers(rows), claims(rows, kinds), claims_on_time(rows, kinds, device)]
@@ -76,6 +93,8 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
         tables.append(Table("Rate against distortion", swept, "Of x y z alone."))
     if options.stages:
         tables += stages(options.device, options.threads, options.repetitions)
+    if options.kernels:
+        tables += kernels(options.device, options.threads, options.repetitions)
     if options.output is not None:
         images.append(options.output / "compression_rates.png")
         draw_rates(images[0], rows)
@@ -85,6 +104,11 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
             draw_distortion(images[-1], [row for row in swept if row["cloud"] == name], name)
     title = f"Compression on {device}: milliseconds to encode and decode a cloud"
     return Report(title, rows, tuple(table for table in tables if table.rows), tuple(images))
+
+
+def _tables(cloud: Cloud, folder: Path | None) -> Path | None:
+    """Return the folder of the tables that were trained without the cloud's sensor, if told."""
+    return folder / cloud.sensor if folder is not None and cloud.sensor else None
 
 
 def _measure(

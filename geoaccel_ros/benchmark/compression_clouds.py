@@ -50,6 +50,11 @@ class Cloud:
     height: int = 1
     kinds: frozenset[str] = frozenset()
 
+    @property
+    def sensor(self) -> str:
+        """What measured it, as of :data:`SENSORS`; empty: not known."""
+        return next((s for begin, s in SENSORS.items() if self.name.startswith(begin)), "")
+
 
 def cases(cloud: Cloud) -> dict[str, tuple[np.ndarray, int]]:
     """Return points and height by case.
@@ -229,6 +234,24 @@ SETS = {
     "pcd_layouts": _layouts,
     "rosbags_pointcloud2": _bags,
     "varied_clouds": _varied,
+}
+
+# What measured a cloud, by how its name begins.
+SENSORS = {
+    "balm_realworld/": "balm",
+    "eth_car_pair/": "eth_car",
+    "gicp_pair/": "gicp",
+    "kitti": "hdl64",
+    "newer_college_deskew/": "os1_64",
+    "ouster_os1_128/": "os1_128",
+    "pcd_layouts/nuscenes": "hdl32",
+    "pcd_layouts/opencalib": "opencalib",
+    "pcd_layouts/velodyne_hdl32": "hdl32",
+    "pcd_layouts/velodyne_vlp16": "vlp16",
+    "rosbags_pointcloud2/luminar": "luminar",
+    "rosbags_pointcloud2/sick": "sick",
+    "varied_clouds/airborne": "airborne",
+    "varied_clouds/kinect": "kinect",
 }
 
 

@@ -1,6 +1,7 @@
 """Our codec as a contender, and what any contender's run comes to."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -19,23 +20,34 @@ OCTREE, SCAN, AUTO = MODES = "geoaccel, octree", "geoaccel, scan", "geoaccel, au
 _MODES = ("octree", "scan", "auto")
 
 
-def codecs(step: float, device: str, threads: int) -> dict[str, Codec]:
+def codecs(step: float, device: str, threads: int, tables: Path | None = None) -> dict[str, Codec]:
     """Return our codecs by the name of the contender.
+
+    Parameters
+    ----------
+    step : float
+    device : str
+    threads : int
+    tables : Path or None
+        Folder of the codec's tables; None: the package's.
 
     Raises
     ------
     BenchmarkError
-        If no OpenCL device matches.
+        If no OpenCL device matches, or the folder has no tables.
     """
     try:
         return {
             f"geoaccel, {mode}": Codec(
-                CodecConfig(mode=mode, step=step, device=device, threads=threads)
+                CodecConfig(mode=mode, step=step, device=device, threads=threads), tables
             )
             for mode in _MODES
         }
     except CodecError as error:
         raise BenchmarkError(str(error)) from None
+    except OSError as error:
+        remedy = "make them with tools/train_*.py --held-out"
+        raise BenchmarkError(f"no table '{error.filename}': {remedy}") from None
 
 
 def geoaccel(points: np.ndarray, height: int, codec: Codec) -> tuple[Encode, Decode]:

@@ -1,41 +1,58 @@
-"""Where the time and the bits go: a million points by stage, and by section of the stream."""
+"""Where the time and the bits go: a million points by stage, section and level of the octree."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from geoaccel_ros.benchmark.compression_contenders import OCTREE, codecs
+from geoaccel_ros.benchmark.compression_profile import Profile, ProfiledModes, open_device
 from geoaccel_ros.benchmark.courtyard import map_courtyard
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.report import Table
+from geoaccel_ros.compression import bitstream
+from geoaccel_ros.compression.beams import Beams
+from geoaccel_ros.compression.bitstream import Stream
 from geoaccel_ros.compression.codec import Codec, inspect
+from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.octree import KINDS, OCCUPANCY_CONTEXTS, kind_of
+from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, prior
+from geoaccel_ros.pointcloud.layout import coordinates
 
 POINTS = 1_000_000
-_STEP = 0.01
+STEP = 0.01
+LOAD, BUILD, PREDICTION, RESIDUALS, STATISTICS, BITSTREAM = (
+    "load and normalise", "octree", "prediction", "residuals", "entropy statistics", "bitstream",
+)  # fmt: skip
 # The stages of the published pipeline that the octree follows, and its milliseconds for so many
 # points at that step on a mid-range GPU.
 PUBLISHED_MS = {
-    "load and normalise": 45.0,
-    "octree": 180.0,
-    "prediction": 150.0,
-    "residuals": 60.0,
-    "entropy statistics": 80.0,
-    "bitstream": 45.0,
-}
-# Which of them each of ours is part of.
+    LOAD: 45.0, BUILD: 180.0, PREDICTION: 150.0, RESIDUALS: 60.0, STATISTICS: 80.0, BITSTREAM: 45.0,
+}  # fmt: skip
+# What the host does between the kernels of several of them.
+BETWEEN = "between kernels"
+# Which of them each of ours is part of, but for these kernels of ours.
 _PUBLISHED_STAGE = {
-    "cells": "load and normalise",
-    "sort": "octree",
-    "beams": "octree",
-    "octree": "octree",
-    "fields": "prediction",
-    "entropy": "entropy statistics",
-    "bitstream": "bitstream",
-}
+    "cells": LOAD, "sort": BUILD, "beams": BUILD, "bitstream": BITSTREAM,
+}  # fmt: skip
+_PUBLISHED_KERNEL = {
+    "count_parents": BUILD, "scan_counts": BUILD, "scatter_parents": BUILD,
+    "begin_levels": PREDICTION, "describe_nodes": PREDICTION, "descend": PREDICTION,
+    "end_levels": PREDICTION, "sum_blocks": PREDICTION, "scan_blocks": PREDICTION,
+    "deinterleave": PREDICTION, "find_neighbours": PREDICTION,
+    "code_nodes": RESIDUALS, "code_multiplicity": RESIDUALS, "code_values": RESIDUALS,
+    "code_cycles": RESIDUALS, "pack_events": RESIDUALS,
+    "count_runs": STATISTICS, "count_in_groups": STATISTICS, "sum_histograms": STATISTICS,
+    "encode_chunks": STATISTICS, "gather_words": BITSTREAM,
+}  # fmt: skip
+# Of the octree: what builds a level, and what codes one; the first of each level, and the last of
+# all of them.
+_BUILDING = ("count_parents", "scan_counts", "scatter_parents")
+_FIRST_OF_LEVEL, _LAST = "describe_nodes", "end_levels"
+_CODING = (_FIRST_OF_LEVEL, "code_nodes", "sum_blocks", "scan_blocks", "descend", _LAST)
 
 
 def stages(device: str, threads: int, repetitions: int, points: int = POINTS) -> list[Table]:
-    """Return tables of a map of simulated scans: time by stage, bits by section.
+    """Return tables of a map of simulated scans: by stage, by kernel, by section and by level.
 
     Raises
     ------
@@ -43,7 +60,7 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
         If no OpenCL device matches.
     """
     cloud = map_courtyard(points)
-    own = codecs(_STEP, device, threads)
+    own = codecs(STEP, device, threads)
     streams = {name: codec.encode(cloud) for name, codec in own.items()}
     runs = {}
     for name, codec in own.items():
@@ -58,19 +75,33 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
             {"contender": name, "direction": direction, "stage": stage, "ms": ms}
             for stage, ms in parts.items()
         ]
-    six = by_stage(map(published_stages, runs["encode", OCTREE].stages_ms[1:]))
-    six |= {"all": spread(times["encode", OCTREE])}
-    published = PUBLISHED_MS | {"all": sum(PUBLISHED_MS.values())}
-    note = f"{len(cloud)} points of a map, x y z intensity, at {_STEP:g} m, on "
+    modes = ProfiledModes(open_device(device, threads), STEP)
+    stream = modes.warm_up(cloud)["octree"]
+    encoded = [modes.encode(cloud, "octree")[1] for _ in range(repetitions)]
+    decoded = [modes.decode(stream) for _ in range(repetitions)]
+    note = f"{len(cloud)} points of a map, x y z intensity, at {STEP:g} m, on "
     note += f"{own[OCTREE].device_name}."
+    six = by_stage(map(published_stages, encoded))
+    whole = spread(times["encode", OCTREE])
     return [
         Table(
             "The octree's encoding in the stages of a published pipeline",
-            [{"stage": s, "ms": ms, "published_ms": published.get(s)} for s, ms in six.items()],
-            note,
+            [{"stage": s, "ms": ms, "published_ms": PUBLISHED_MS.get(s)} for s, ms in six.items()]
+            + [{"stage": "all", "ms": whole, "published_ms": sum(PUBLISHED_MS.values())}],
+            f"{note} Kernels by the device's clock, which waits for each stage to end; the sum of "
+            "all is of runs that were not watched.",
         ),
         Table("Time by stage", rows, note),
+        Table("Kernels of the octree", _by_kernel(encoded, decoded), note),
         Table("Bits by section", [r for n, s in streams.items() for r in by_section(n, s)], note),
+        Table(
+            "The octree level by level",
+            levels(modes.device, cloud, stream, encoded, decoded),
+            f"{note} Bits are those of the words of a level's chunks, without the "
+            "table that they share; milliseconds are those of its "
+            "kernels, without the encoder's statistics; the mean error is that of points of which "
+            "no more levels are decoded.",
+        ),
     ]
 
 
@@ -89,11 +120,18 @@ class _Run:
         return stopwatch.milliseconds
 
 
-def published_stages(stages_ms: dict[str, float]) -> dict[str, float]:
-    """Return the milliseconds of our stages by the published one; "other" is part of none."""
-    result = dict.fromkeys([*PUBLISHED_MS, "other"], 0.0)
-    for name, ms in stages_ms.items():
-        result[_PUBLISHED_STAGE.get(name, "other")] += ms
+def published_stages(profile: Profile) -> dict[str, float]:
+    """Return the milliseconds of an encoding by the published stage.
+
+    What the host does in a stage of ours that is part of several is :data:`BETWEEN` their kernels.
+    """
+    result = dict.fromkeys([*PUBLISHED_MS, BETWEEN], 0.0)
+    rest = dict(profile.stages_ms)
+    for (stage, kernel), ms in profile.kernels_ms().items():
+        result[_PUBLISHED_STAGE.get(stage) or _PUBLISHED_KERNEL[kernel]] += ms
+        rest[stage] -= ms
+    for stage, ms in rest.items():
+        result[_PUBLISHED_STAGE.get(stage, BETWEEN)] += ms
     return result
 
 
@@ -116,3 +154,99 @@ def by_section(contender: str, stream: bytes) -> list[dict]:
         }
         for name, size in info.bytes_by_section.items()
     ]
+
+
+def _by_kernel(encoded: Sequence[Profile], decoded: Sequence[Profile]) -> list[dict]:
+    """Return a row for each kernel of a stage that takes a hundredth of all kernels or more."""
+    rows = []
+    for direction, rounds in (("encode", encoded), ("decode", decoded)):
+        of_kernels = [profile.kernels_ms() for profile in rounds]
+        least = 0.01 * sum(of_kernels[-1].values())
+        for stage, kernel in of_kernels[-1]:
+            ms = spread(np.array([each[stage, kernel] for each in of_kernels]))
+            if ms["median"] < least:
+                continue
+            last = [e for e in rounds[-1].launches if (e.stage, e.kernel) == (stage, kernel)]
+            row = {"direction": direction, "stage": stage, "kernel": kernel}
+            rows.append(row | {"launches": len(last), "group": last[-1].group, "ms": ms})
+    return rows
+
+
+def levels(
+    device: Device,
+    cloud: np.ndarray,
+    stream: bytes,
+    encoded: Sequence[Profile],
+    decoded: Sequence[Profile],
+) -> list[dict]:
+    """Return what each level of an octree costs, and what error it leaves.
+
+    Parameters
+    ----------
+    device : Device
+    cloud : ndarray, structured
+        Finite points.
+    stream : bytes
+        What became of it, in mode octree.
+    encoded, decoded : sequence of Profile
+    """
+    unpacked = bitstream.unpack(memoryview(stream))
+    depth, grid = unpacked.header.grid.depth, unpacked.header.grid
+    bits, sizes = _level_bits(device, unpacked)
+    encode_ms, decode_ms = (
+        np.median([_level_ms(profile, depth) for profile in rounds], axis=0)
+        for rounds in (encoded, decoded)
+    )
+    xyz = coordinates(cloud).T.astype(np.float64)
+    cells = grid.cells(xyz).astype(np.int64)
+    xyz = xyz / grid.step - np.array(grid.origin, float)[:, None]
+    rows = []
+    for level in range(1, depth + 1):
+        below = depth - level
+        centres = ((cells >> below) << below) + (2**below - 1) / 2
+        errors = np.linalg.norm(centres - xyz, axis=0) * grid.step
+        rows.append(
+            {
+                "level": level,
+                "cell_m": grid.step * 2**below,
+                "nodes": int(sizes[level]),
+                "bits_per_point": float(bits[level - 1]) / len(cloud),
+                "encode_ms": float(encode_ms[level - 1]),
+                "decode_ms": float(decode_ms[level - 1]),
+                "mean_error_m": float(errors.mean()),
+            }
+        )
+    return rows
+
+
+def _level_bits(device: Device, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bits of each level's words (depth,), and the nodes of each (depth + 1,)."""
+    depth, section = stream.header.grid.depth, stream.sections["occupancy"]
+    beams = Beams.from_bytes(stream.sections["beams"]) if len(stream.sections["beams"]) else None
+    content = np.frombuffer(section, np.uint8)
+    inner, position = decode_numbers(content, 1, depth - 1)
+    sizes = np.concatenate([[1], inner, [stream.header.cells]])
+    chunks = -(-sizes[:depth] // 2 ** int(content[0]))
+    tables = prior("octree_occupancy").reshape(KINDS, OCCUPANCY_CONTEXTS)
+    table = tables[kind_of(sizes, beams)]
+    opened = EntropyCoder(device).open(section[position:], int(chunks.sum()), table, "levels")
+    ends = device.download(opened.chunk_words, opened.chunks + 1, "u4").astype(np.int64)
+    return 16 * np.diff(ends[np.concatenate([[0], np.cumsum(chunks)])]), sizes
+
+
+def _level_ms(profile: Profile, depth: int) -> np.ndarray:
+    """Return what the kernels of each level took, from the root's on, (depth,)."""
+    result = np.zeros(depth)
+    # Levels are built from the last on, and coded from the first.
+    built, coded, ended = depth, -1, False
+    for launch in profile.launches:
+        if launch.stage != "octree":
+            continue
+        if launch.kernel in _BUILDING:
+            built -= launch.kernel == _BUILDING[0]
+            result[built] += launch.milliseconds
+        elif launch.kernel in _CODING and not ended:
+            ended = launch.kernel == _LAST
+            coded += launch.kernel == _FIRST_OF_LEVEL
+            result[coded] += launch.milliseconds
+    return result

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from scipy.spatial import KDTree
 
@@ -17,7 +18,12 @@ _PEERS = (DRACO, LAZ)
 
 
 def sweep(
-    cloud: Cloud, device: str, threads: int, peers: Sequence[Peer], steps: Sequence[float] = STEPS
+    cloud: Cloud,
+    device: str,
+    threads: int,
+    peers: Sequence[Peer],
+    tables: Path | None = None,
+    steps: Sequence[float] = STEPS,
 ) -> list[dict]:
     """Return a row for each step and contender: the coordinates alone, encoded and decoded once.
 
@@ -26,14 +32,14 @@ def sweep(
     Raises
     ------
     BenchmarkError
-        If no OpenCL device matches.
+        If no OpenCL device matches, or a folder has no tables.
     """
     points, height = cases(cloud)[XYZ]
     rows = []
     for step in steps:
         makes = {
             name: partial(geoaccel, points, height, codec)
-            for name, codec in codecs(step, device, threads).items()
+            for name, codec in codecs(step, device, threads, tables).items()
         }
         for peer in peers:
             if peer.name in _PEERS:

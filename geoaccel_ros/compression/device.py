@@ -196,9 +196,9 @@ class Device:
         group = 1 if self.is_cpu else min(_SERIAL_GROUP_SIZE, self.group_size(kernel))
         self._launch_items(kernel, items, group, _SERIAL_GROUP_SIZES, arguments)
 
-    def launch_groups(self, kernel: cl.Kernel, groups: int, group: int, *arguments) -> None:
+    def launch_groups(self, kernel: cl.Kernel, groups: int, group: int, *arguments) -> cl.Event:
         """Queue ``kernel`` with this number of work-groups, each of ``group`` work-items."""
-        kernel(self.queue, (groups * group,), (group,), *_typed(arguments))
+        return kernel(self.queue, (groups * group,), (group,), *_typed(arguments))
 
     def _launch_items(
         self, kernel: cl.Kernel, items: int, group: int, sizes: tuple[int, ...], arguments: tuple

@@ -1,10 +1,15 @@
 """The compression benchmark: its clouds, its peers, and the numbers in its rows."""
 
+import argparse
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from geoaccel_ros.benchmark import compression_layouts
+from geoaccel_ros.benchmark.compression import run
 from geoaccel_ros.benchmark.compression_claims import best_peers, claims, claims_on_time
 from geoaccel_ros.benchmark.compression_cloudini import CLOUDINI
 from geoaccel_ros.benchmark.compression_clouds import (
@@ -21,7 +26,9 @@ from geoaccel_ros.benchmark.compression_clouds import (
 )
 from geoaccel_ros.benchmark.compression_contenders import OCTREE, Trial, largest_error
 from geoaccel_ros.benchmark.compression_integers import Integers, Unsuitable
+from geoaccel_ros.benchmark.compression_kernels import kernels
 from geoaccel_ros.benchmark.compression_peers import DRACO, LAZ, PEERS, ZSTD_OF_BYTES
+from geoaccel_ros.benchmark.compression_profile import Profile, open_device
 from geoaccel_ros.benchmark.compression_stages import (
     PUBLISHED_MS,
     by_section,
@@ -32,7 +39,9 @@ from geoaccel_ros.benchmark.compression_stages import (
 from geoaccel_ros.benchmark.compression_sweep import sweep
 from geoaccel_ros.benchmark.courtyard import map_courtyard
 from geoaccel_ros.benchmark.errors import BenchmarkError
+from geoaccel_ros.compression import tables
 from geoaccel_ros.compression.codec import Codec, CodecConfig
+from geoaccel_ros.compression.rans import EVEN_INDEX
 from geoaccel_ros.pointcloud.files import from_xyz, write_points
 from geoaccel_ros.pointcloud.layout import packed_dtype
 
@@ -213,6 +222,9 @@ def test_every_set_of_real_clouds():
     }  # fmt: skip
     assert sum(TIMED in cloud.kinds for cloud in clouds.values()) == 3
     assert all(SPINNING in clouds[name].kinds for name in kitti)
+    assert all(cloud.sensor for cloud in clouds.values())
+    of_hdl64 = {name.partition("/")[0] for name, c in clouds.items() if c.sensor == "hdl64"}
+    assert of_hdl64 == {"kitti_odom_00_pairs", "kitti_raw_0005", "kitti07_keyframes"}
     raw = clouds["kitti_raw_0005/0000000030"].points
     # Millimetres and percents, as the source rounds them; the last point is all zero.
     for name, unit in (("x", 1e3), ("y", 1e3), ("z", 1e3), ("intensity", 1e2)):
@@ -277,9 +289,29 @@ def test_claims_on_time_are_of_kitti_scans_and_ours():
     assert "a device" in table.note
 
 
-def test_a_stage_s_time_is_the_sum_of_its_parts():
-    found = published_stages({"cells": 1.0, "sort": 2.0, "octree": 3.0, "unheard of": 5.0})
-    assert found["load and normalise"] == 1.0 and found["octree"] == 5.0 and found["other"] == 5.0
+@dataclass(frozen=True)
+class Took:
+    """A launch that took so long."""
+
+    stage: str
+    kernel: str
+    milliseconds: float
+
+
+def test_kernels_and_the_host_s_rest_are_shared_among_the_published_stages():
+    launches = (
+        Took("cells", "codes_of_float32", 0.25), Took("sort", "sum_blocks", 0.5),
+        Took("octree", "scatter_parents", 1.0), Took("octree", "descend", 2.0),
+        Took("octree", "code_nodes", 4.0), Took("octree", "encode_chunks", 8.0),
+        Took("fields", "code_values", 16.0), Took("fields", "gather_words", 32.0),
+    )  # fmt: skip
+    times = {"cells": 1.0, "sort": 2.0, "octree": 20.0, "fields": 50.0, "bitstream": 3.0}
+    found = published_stages(Profile(times, launches, 76.0))
+    assert found == {
+        "load and normalise": 1.0, "octree": 3.0, "prediction": 2.0, "residuals": 20.0,
+        "entropy statistics": 8.0, "bitstream": 35.0, "between kernels": 7.0,
+    }  # fmt: skip
+    assert sum(found.values()) == sum(times.values())
     assert sum(PUBLISHED_MS.values()) == 560.0
     assert by_stage([{"a": 1.0}, {"a": 5.0}, {"a": 2.0}])["a"]["median"] == 2.0
 
@@ -293,13 +325,44 @@ def test_sections_add_up_to_the_stream(message):
 
 
 def test_stages_of_a_small_map():
-    published, times, sections = stages("auto", 1, 2, points=5000)
-    assert [r["stage"] for r in published.rows] == [*PUBLISHED_MS, "other", "all"]
+    published, times, kernels, sections, levels = stages("auto", 1, 2, points=5000)
+    assert [r["stage"] for r in published.rows] == [*PUBLISHED_MS, "between kernels", "all"]
     assert published.rows[-1]["published_ms"] == 560.0
     every = {(r["contender"], r["direction"], r["stage"]): r["ms"]["median"] for r in times.rows}
     assert published.rows[-1]["ms"]["median"] == every[OCTREE, "encode", "all"] > 0.0
     assert every[OCTREE, "decode", "all"] > 0.0
     assert "5000 points" in sections.note and sections.rows
+    assert {"encode", "decode"} == {r["direction"] for r in kernels.rows}
+    assert [r["level"] for r in levels.rows] == [*range(1, len(levels.rows) + 1)]
+    last = levels.rows[-1]
+    assert last["cell_m"] == 0.01 and 4900 < last["nodes"] <= 5000
+    # Of a cube's centre, and half as far a level less.
+    assert last["mean_error_m"] == pytest.approx(0.0048, abs=3e-4)
+    assert levels.rows[-2]["mean_error_m"] == pytest.approx(0.0096, abs=6e-4)
+    # All but the table that the section begins with, and the lengths of its chunks.
+    (occupancy,) = (
+        r for r in sections.rows if (r["contender"], r["section"]) == (OCTREE, "occupancy")
+    )
+    bits = sum(r["bits_per_point"] for r in levels.rows)
+    assert 0.0 < occupancy["bits_per_point"] - bits < 0.2 * bits
+    assert all(r["encode_ms"] > 0.0 and r["decode_ms"] > 0.0 for r in levels.rows)
+
+
+def test_sizes_of_groups_predictions_memories_and_arrangements():
+    groups, predictions, memories, layouts = kernels("auto", 1, 1, points=3000)
+    descend = {r["direction"]: r for r in groups.rows if r["kernel"] == "descend"}
+    assert all(descend["encode"][f"{size}"] > 0.0 for size in (32, 1024))
+    assert len(predictions.rows) == 5 and len(memories.rows) == 2
+    assert [r["bytes"] for r in layouts.rows] == [36_000, 36_000, 96_000]
+
+
+@pytest.mark.parametrize("arrange", compression_layouts.ARRANGEMENTS.values())
+def test_every_arrangement_of_coordinates_has_the_same_codes(arrange):
+    records = from_xyz(np.array([[0, -1, 3], [0.26, -1, 3], [0.5, -0.75, 3.25]], np.float32))
+    trial = compression_layouts.Trial(open_device("auto", 1), records, 0.25, arrange)
+    assert len(trial()) == 3
+    # Cells (0, 0, 0), (1, 0, 0) and (2, 1, 1).
+    np.testing.assert_array_equal(trial.codes, [0, 0b001, 0b001110])
 
 
 def test_the_map_lies_in_the_world():
@@ -326,3 +389,25 @@ def test_a_sweep_trades_bits_for_errors(message):
         assert 0.0 < r["mean_m"] < np.sqrt(3) * r["max_error_m"]
     for name, sign in (("bits_per_point", -1), ("d1_psnr_db", -1), ("mean_m", 1)):
         assert (np.diff([r[name] for r in own]) * sign > 0).all(), name
+
+
+def test_clouds_are_coded_with_tables_that_never_saw_their_sensor(tmp_path, message):
+    options = argparse.Namespace(
+        cloud=[], data=[tmp_path / "kitti_raw"], step=[0.05], sweep=False, stages=False,
+        kernels=False, tables_without=tmp_path, device="auto", threads=1, repetitions=1,
+        output=None,
+    )  # fmt: skip
+    (tmp_path / "kitti_raw").mkdir()
+    write_points(tmp_path / "kitti_raw" / "0.npy", message)
+    with pytest.raises(BenchmarkError, match=r"no table '.*hdl64.*': make them with"):
+        run(options, [])
+    (tmp_path / "hdl64").mkdir()
+    shipped = resources.files(tables)
+    for name in (each.name for each in shipped.iterdir() if each.name.endswith(".bin")):
+        flat = bytes([EVEN_INDEX]) * len(shipped.joinpath(name).read_bytes())
+        (tmp_path / "hdl64" / name).write_bytes(flat)
+    held_out = {(r["contender"], r["case"]): r["bits_per_point"] for r in run(options, []).rows}
+    options.tables_without = None
+    own = {(r["contender"], r["case"]): r["bits_per_point"] for r in run(options, []).rows}
+    assert held_out.keys() == own.keys() and len(own) == 9
+    assert all(own[key] < held_out[key] for key in own)
