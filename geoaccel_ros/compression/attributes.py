@@ -14,7 +14,7 @@ are known. A section is
 All that follows is in integers modulo 2**64; >> keeps the sign; bits(n) is the number of bits of n.
 
 Neighbours of a point are the three nearest of the 32 points before it, of its chunk. Distances are
-sums over the axes of differences of cells, relative to the lowest cell of the cloud and shifted
+sums over the axes of differences of cells, relative to the lowest cell of the chunk and shifted
 right until the largest has 21 bits; of two as far the later point is nearer. The class of a
 distance d is 2 * k for 2**k <= 1 + d < 1.5 * 2**k, else 2 * k + 1 with the same k = bits(1 + d) -
 1. A neighbour f classes further than the nearest weighs (128, 91, 64, 45, 32)[f], above 4 nothing;
@@ -134,7 +134,7 @@ class NeighbourSearch:
         Parameters
         ----------
         cells : ndarray, shape (3, N), integer
-            Positions. Those of a cloud of more than 2**21 cells are taken more coarsely.
+            Positions. Those of a chunk of more than 2**21 cells are taken more coarsely.
         """
         device = self._device
         count = cells.shape[1]
@@ -143,13 +143,12 @@ class NeighbourSearch:
         if count:
             lowest = cells.min(axis=1).astype(np.int64)
             span = int((cells.max(axis=1) - lowest).max())
-            excess = max(span.bit_length() - _POSITION_BITS, 0)
-            for plane, row, low in zip(planes, cells, lowest, strict=True):
-                own = plane[_WINDOW : _WINDOW + count]
-                if excess:
-                    own[:] = (row - low) >> excess
-                else:
-                    np.subtract(row, low, out=own, casting="unsafe")
+            own = planes[:, _WINDOW : _WINDOW + count]
+            if span.bit_length() <= _POSITION_BITS:
+                for plane, row, low in zip(own, cells, lowest, strict=True):
+                    np.subtract(row, low, out=plane, casting="unsafe")
+            else:
+                own[:] = _coarse(cells)
         positions = device.upload("positions", planes)
         words = device.buffer(f"neighbours {self._neighbours}", 2 * self._neighbours * stride)
         if count:
@@ -235,8 +234,10 @@ class AttributeCoder:
         section: memoryview,
         count: int,
         find_neighbours: Callable[[], Neighbours | None] = lambda: None,
+        first: int = 0,
+        end: int | None = None,
     ) -> np.ndarray:
-        """Return the sequence of a section, int64 (count,).
+        """Return the sequence of a section, int64 (count,), or of some of its chunks.
 
         Parameters
         ----------
@@ -244,8 +245,10 @@ class AttributeCoder:
         count : int
             Not 0.
         find_neighbours : callable
-            Returns the points' neighbours, None where their positions are not known; called if
-            they are needed.
+            Returns the neighbours of the points that are decoded, None where their positions are
+            not known; called if they are needed.
+        first, end : int
+            Chunks [first, end) alone are decoded; by default all.
 
         Raises
         ------
@@ -253,7 +256,10 @@ class AttributeCoder:
             If the section is damaged.
         """
         predictor = section[0] if len(section) else -1
-        buffer = self._device.buffer("attribute_values", 8 * count)
+        chunks = _chunks(count)
+        end = chunks if end is None else end
+        decoded = min(end * CHUNK, count) - first * CHUNK
+        buffer = self._device.buffer("attribute_values", 8 * decoded)
         if predictor == CYCLE:
             cycle, events_at = _read_cycle(section)
             model = self._cycle_model(buffer, cycle)
@@ -266,11 +272,12 @@ class AttributeCoder:
                 raise CodecError("damaged stream: unknown prediction of a field")
             (centre,) = _CENTRE.unpack_from(section, 1)
             model = self._value_model(buffer, predictor, centre, neighbours)
-        chunks = _chunks(count)
-        stream = self._entropy.open(section[events_at:], chunks, self._prior, "attributes")
-        self._launch(model, "-DDECODE", count, (0, 1, chunks), *stream.arguments)
+        stream = self._entropy.open(
+            section[events_at:], chunks, self._prior, "attributes", first, end
+        )
+        self._launch(model, "-DDECODE", decoded, (0, 1, end - first), *stream.arguments)
         stream.finish()
-        values = self._device.download(buffer, count, "i8")
+        values = self._device.download(buffer, decoded, "i8")
         return cycle[values].astype(np.int64) if predictor == CYCLE else values
 
     def _models(self, values: np.ndarray, neighbours: Neighbours | None) -> dict[int, "_Model"]:
@@ -338,6 +345,16 @@ class _Model:
     head: bytes
     buffer: cl.Buffer
     arguments: tuple
+
+
+def _coarse(cells: np.ndarray) -> np.ndarray:
+    """Return positions relative to the lowest of their chunk, as coarse as 21 bits want it."""
+    begins = np.arange(0, cells.shape[1], CHUNK)
+    chunk = np.arange(cells.shape[1]) // CHUNK
+    lowest = np.minimum.reduceat(cells, begins, axis=1).astype(np.int64)
+    spans = (np.maximum.reduceat(cells, begins, axis=1) - lowest).max(axis=0)
+    excess = [max(int(span).bit_length() - _POSITION_BITS, 0) for span in spans]
+    return (cells - lowest[:, chunk]) >> np.array(excess)[chunk]
 
 
 def _chunks(count: int) -> int:

@@ -15,8 +15,10 @@ import numpy as np
 
 from geoaccel_ros.compression import bitstream, version1
 from geoaccel_ros.compression.bitstream import (
+    MODE_LOSSLESS,
     MODE_NAMES,
     MODE_OCTREE,
+    MODE_SCAN,
     Header,
     Stream,
 )
@@ -354,6 +356,40 @@ class Codec:
         self.stages_ms = {}
         return self._octree.decode_level(self._stream_of(data, MODE_OCTREE), level)
 
+    def decode_range(self, data: bytes, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return some points of a stream, in less time and memory than all of them.
+
+        Only the chunks that hold them are decoded; of fields that are coded in the cloud's order,
+        and of a field that the lines go by, all are.
+
+        Parameters
+        ----------
+        data : bytes
+            A stream of mode scan or lossless, version 2.
+        first, end : int
+            Points [first, end) of the coding order, which goes line by line; points that are not
+            finite come last, but not in mode lossless.
+
+        Returns
+        -------
+        points : ndarray, shape (end - first,), structured
+            As :meth:`decode` returns them.
+        order : ndarray, shape (end - first,), int64
+            Which point of the cloud each is.
+
+        Raises
+        ------
+        CodecError
+            If the bytes are no valid stream, its mode is another, or it has no such points.
+        """
+        self.stages_ms = {}
+        stream = self._stream_of(data, MODE_SCAN, MODE_LOSSLESS)
+        count = stream.header.points
+        if not 0 <= first <= end <= count:
+            raise CodecError(f"points {first} to {end} of a stream whose points are 0 to {count}")
+        points, order = self._scan.decode_range(stream, first, end)
+        return points, order.astype(np.int64)
+
     def order(self, points: np.ndarray, data: bytes) -> np.ndarray:
         """Return which point became the i-th decoded one of a stream that holds them.
 
@@ -457,11 +493,12 @@ class Codec:
         )
         return streams[step]
 
-    def _stream_of(self, data: bytes, mode: int) -> Stream:
+    def _stream_of(self, data: bytes, *modes: int) -> Stream:
         view, version = _version_of(data)
         stream = self._unpack(view) if version == bitstream.VERSION else None
-        if stream is None or stream.header.mode != mode:
-            raise CodecError(f"not a stream of version 2 and mode {MODE_NAMES[mode]}")
+        if stream is None or stream.header.mode not in modes:
+            wanted = " or ".join(MODE_NAMES[mode] for mode in modes)
+            raise CodecError(f"not a stream of version 2 and mode {wanted}")
         return stream
 
     def _unpack(self, view: memoryview) -> Stream:

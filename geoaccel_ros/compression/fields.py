@@ -56,6 +56,26 @@ class Places:
     neighbours: Neighbours | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class Span:
+    """Chunks of a cloud's coding order (:mod:`.attributes`) that are decoded without the others.
+
+    Attributes
+    ----------
+    first, end : int
+        Chunks [first, end).
+    count : int
+        Points of the cloud.
+    order : ndarray, shape (n,), integer
+        Which point of the cloud is the i-th of these chunks.
+    """
+
+    first: int
+    end: int
+    count: int
+    order: np.ndarray
+
+
 class FieldCoder:
     """Encodes and decodes fields on an OpenCL device.
 
@@ -91,8 +111,17 @@ class FieldCoder:
             parts += [encode_number(len(part)), part]
         return b"".join(parts)
 
-    def decode(self, name: str, section: memoryview, target: np.ndarray, places: Places) -> None:
+    def decode(
+        self,
+        name: str,
+        section: memoryview,
+        target: np.ndarray,
+        places: Places,
+        span: Span | None = None,
+    ) -> None:
         """Fill a field's column, of any byte order, from its section.
+
+        With a span the column and the places are those of its points, in the coding order.
 
         Raises
         ------
@@ -109,7 +138,7 @@ class FieldCoder:
                 length, position = decode_number(section, position)
                 part = section[position : position + length]
                 position += length
-                columns.append(self._decode_sequence(part, dtype, places))
+                columns.append(self._decode_sequence(part, dtype, places, span))
             as_unsigned(target)[...] = _joined(name, columns, native, target.shape)
         if position != len(section):
             raise CodecError(f"damaged stream: the section of field '{name}' does not end right")
@@ -129,8 +158,11 @@ class FieldCoder:
         section = self._attributes.encode(ordered, self._neighbours(places))
         return sequence.head + bytes([_IN_CODING_ORDER]) + basis + section
 
-    def _decode_sequence(self, part: memoryview, dtype: np.dtype, places: Places) -> np.ndarray:
-        head, position = read_head(part, 0, places.count)
+    def _decode_sequence(
+        self, part: memoryview, dtype: np.dtype, places: Places, span: Span | None
+    ) -> np.ndarray:
+        count = places.count if span is None else span.count
+        head, position = read_head(part, 0, count)
         if head.is_constant:
             if position != len(part):
                 raise CodecError("damaged stream: a constant field has values")
@@ -138,13 +170,16 @@ class FieldCoder:
         order = part[position] if position < len(part) else None
         position += 1
         if order == _IN_CLOUD_ORDER:
-            values = self._attributes.decode(part[position:], places.count)
+            values = self._attributes.decode(part[position:], count)
+            if span is not None:
+                values = values[span.order]
         elif order == _IN_CODING_ORDER:
             basis = None
             if places.cells is not None:
                 basis, position = read_basis(part, position)
+            chunks = (0, None) if span is None else (span.first, span.end)
             ordered = self._attributes.decode(
-                part[position:], places.count, lambda: self._neighbours(places)
+                part[position:], count, lambda: self._neighbours(places), *chunks
             )
             if basis is not None:
                 ordered += basis.values(places.cells)

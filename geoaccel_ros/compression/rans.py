@@ -269,7 +269,15 @@ class EntropyCoder:
             raise ValueError(f"{counts[-1]} events have contexts that the table does not")
         return counts[:bins].reshape(contexts, 2)
 
-    def open(self, section: memoryview, chunks: int, prior: np.ndarray, name: str = "") -> Stream:
+    def open(
+        self,
+        section: memoryview,
+        chunks: int,
+        prior: np.ndarray,
+        name: str = "",
+        first: int = 0,
+        end: int | None = None,
+    ) -> Stream:
         """Return the section on the device, checked as far as that is possible before decoding.
 
         Parameters
@@ -281,6 +289,8 @@ class EntropyCoder:
         prior : ndarray, shape (contexts,), uint8
         name : str
             Of the stage: streams that are open at the same time need names of their own.
+        first, end : int
+            Chunks [first, end) are all that the stream has, numbered from 0; by default all.
 
         Raises
         ------
@@ -293,13 +303,16 @@ class EntropyCoder:
         words = section[position:]
         if 2 * int(counts.sum()) != len(words):
             raise CodecError("damaged stream: the chunks' words do not fill their section")
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        if end is not None:
+            ends, chunks = ends[first : end + 1], end - first
+            words = words[2 * ends[0] : 2 * ends[-1]]
         device = self._device
-        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
         return Stream(
             device=device,
             chunks=chunks,
             words=device.upload(f"words {name}", words),
-            chunk_words=device.upload(f"chunk_words {name}", ends),
+            chunk_words=device.upload(f"chunk_words {name}", (ends - ends[0]).astype(np.uint32)),
             probabilities=device.upload(f"probabilities {name}", PROBABILITIES[table]),
             states=device.buffer(f"states {name}", 8 * chunks),
             verdicts=device.upload(f"verdicts {name}", np.zeros(chunks, np.uint8)),

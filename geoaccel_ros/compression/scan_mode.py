@@ -1,15 +1,16 @@
 """Mode scan: points are predicted along the lines of the sensor; their order is kept."""
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
 
-from geoaccel_ros.compression import lines, nonfinite
+from geoaccel_ros.compression import attributes, lines, nonfinite, scan
 from geoaccel_ros.compression.bitstream import MODE_LOSSLESS, MODE_SCAN, Header, Stream
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
-from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.fields import FieldCoder, Places, Span
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.lines import Lines
 from geoaccel_ros.compression.prefix_sums import PrefixSums
@@ -20,6 +21,8 @@ Stage = Callable[[str], AbstractContextManager[None]]
 
 # Metres: of the cells that tell the lines where coordinates are bit-exact.
 _LINE_STEP = 0.01
+# Points that are decoded together: whole chunks of coordinates and of fields.
+_SPAN = math.lcm(scan.CHUNK, attributes.CHUNK)
 
 
 class ScanMode:
@@ -141,6 +144,64 @@ class ScanMode:
                 self._decode_fields(stream, points, header.attributes, places, key)
         return points
 
+    def decode_range(self, stream: Stream, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return points [first, end) of the coding order, and which of the cloud they are.
+
+        Raises
+        ------
+        CodecError
+            If what is decoded of the stream is damaged.
+        """
+        header, sections = stream.header, stream.sections
+        if first == end:
+            return np.zeros(0, header.dtype), np.zeros(0, np.int64)
+        finite = rest = None
+        with self._stage("fields"):
+            if header.mode == MODE_SCAN:
+                mask, rest = nonfinite.decode(
+                    sections["nonfinite"], header.nonfinite, header.points, header.dtype,
+                    ["x", "y", "z"], True,
+                )  # fmt: skip
+                finite = None if mask is None else ~mask
+            found, key = self._read_lines(stream, header.dtype, finite)
+        order = _order(found, finite)
+        begin, stop = first // _SPAN * _SPAN, min(-(-end // _SPAN) * _SPAN, header.points)
+        chunks = begin // attributes.CHUNK, -(-stop // attributes.CHUNK)
+        span = Span(*chunks, header.points, order[begin:stop])
+        points, places = np.zeros(stop - begin, header.dtype), Places(stop - begin)
+        names = list(header.dtype.names)
+        if header.mode == MODE_SCAN:
+            places.cells, names = np.zeros((3, len(points)), np.int32), header.attributes
+            self._decode_positions(stream, found, begin, places.cells, points, rest)
+        with self._stage("fields"):
+            self._decode_fields(stream, points, names, places, key, span)
+        return points[first - begin : end - begin], order[first:end]
+
+    def _decode_positions(
+        self,
+        stream: Stream,
+        found: Lines,
+        begin: int,
+        cells: np.ndarray,
+        points: np.ndarray,
+        rest: np.ndarray,
+    ) -> None:
+        """Fill cells and coordinates of points from ``begin`` on in the coding order."""
+        coded = len(found.order)
+        number = min(max(coded - begin, 0), len(points))
+        if number:
+            with self._stage("scan"):
+                chunks = begin // scan.CHUNK, -(-(begin + number) // scan.CHUNK)
+                cells[:, :number] = self._scan.decode_chunks(
+                    stream.sections["geometry"], found, *chunks
+                )
+        behind = max(begin - coded, 0)
+        with self._stage("cells"):
+            for axis, name in enumerate("xyz"):
+                points[name][:number] = stream.header.grid.centres(cells[axis, :number], axis)
+                bits = nonfinite.as_unsigned(points[name])[number:]
+                bits[...] = nonfinite.as_unsigned(rest[name])[behind : behind + len(bits)]
+
     def _decode_lossless(self, stream: Stream, points: np.ndarray) -> None:
         with self._stage("fields"):
             found, key = self._read_lines(stream, points.dtype, None)
@@ -166,13 +227,15 @@ class ScanMode:
         names: list[str],
         places: Places,
         decoded: dict[str, np.ndarray],
+        span: Span | None = None,
     ) -> None:
         for name in names:
+            target = points[name]
             if name in decoded:
-                target = nonfinite.as_unsigned(points[name])
-                target[...] = nonfinite.as_unsigned(decoded[name])
+                bits = nonfinite.as_unsigned(decoded[name])
+                nonfinite.as_unsigned(target)[...] = bits if span is None else bits[span.order]
             else:
-                self._fields.decode(name, stream.sections[f"field {name}"], points[name], places)
+                self._fields.decode(name, stream.sections[f"field {name}"], target, places, span)
 
 
 def _header(mode: int, cloud: Cloud, grid: Grid, rest: int) -> Header:
@@ -212,9 +275,14 @@ def _known(places: Places, name: str, found: Lines) -> Places:
 
 def _places(found: Lines, cells: np.ndarray, finite: np.ndarray | None, count: int) -> Places:
     """Return the places of all points, those that are not finite behind the others."""
-    order = found.order
-    cells = cells[:, order]
+    cells = cells[:, found.order]
     if finite is not None:
-        order = np.concatenate([np.flatnonzero(finite)[order], np.flatnonzero(~finite)])
         cells = np.pad(cells, ((0, 0), (0, count - cells.shape[1])))
-    return Places(count, order, cells)
+    return Places(count, _order(found, finite), cells)
+
+
+def _order(found: Lines, finite: np.ndarray | None) -> np.ndarray:
+    """Return the coding order of all points, those that are not finite behind the others."""
+    if finite is None:
+        return found.order
+    return np.concatenate([np.flatnonzero(finite)[found.order], np.flatnonzero(~finite)])

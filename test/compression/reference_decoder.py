@@ -834,10 +834,12 @@ PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
 
 def find_neighbours(cells):
     """Return for each point near (1 to 3, 0 without neighbours) and its (place, weight)s."""
-    lowest = cells.min(axis=1)
-    excess = max(int((cells.max(axis=1) - lowest).max()).bit_length() - 21, 0)
-    places = (cells - lowest[:, None] >> excess).T.tolist()
-    found = []
+    places, found = [], []
+    for begin in range(0, cells.shape[1], 2048):
+        chunk = cells[:, begin : begin + 2048]
+        lowest = chunk.min(axis=1)
+        excess = max(int((chunk.max(axis=1) - lowest).max()).bit_length() - 21, 0)
+        places += (chunk - lowest[:, None] >> excess).T.tolist()
     for i, (x, y, z) in enumerate(places):
         first = max(i - 32, i // 2048 * 2048)
         distances = sorted(

@@ -94,6 +94,16 @@ def test_positions_too_far_apart_are_taken_coarsely(device, search):
     assert (words_of(device, search.find(far)) & 63 == fine & 63).all()
 
 
+def test_a_chunk_s_neighbours_do_not_depend_on_other_chunks(device, search):
+    cells = surface(3 * CHUNK)
+    cells[:, CHUNK : 2 * CHUNK] *= 2**30
+    cells[:, 2 * CHUNK :] += 2**45
+    whole = words_of(device, search.find(cells))
+    for chunk in range(3):
+        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        assert (words_of(device, search.find(cells[:, part])) == whole[:, part]).all()
+
+
 def sequences():
     rng = np.random.default_rng(8)
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
