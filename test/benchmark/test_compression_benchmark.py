@@ -329,8 +329,10 @@ def test_stages_of_a_small_map():
     assert [r["stage"] for r in published.rows] == [*PUBLISHED_MS, "between kernels", "all"]
     assert published.rows[-1]["published_ms"] == 560.0
     every = {(r["contender"], r["direction"], r["stage"]): r["ms"]["median"] for r in times.rows}
-    assert published.rows[-1]["ms"]["median"] == every[OCTREE, "encode", "all"] > 0.0
-    assert every[OCTREE, "decode", "all"] > 0.0
+    assert every[OCTREE, "encode", "all"] > 0.0 and every[OCTREE, "decode", "all"] > 0.0
+    parts = [r["ms"]["median"] for r in published.rows]
+    # Medians of two are means, and what is outside of all stages is in none.
+    assert 0.0 < sum(parts[:-1]) <= parts[-1]
     assert "5000 points" in sections.note and sections.rows
     assert {"encode", "decode"} == {r["direction"] for r in kernels.rows}
     assert [r["level"] for r in levels.rows] == [*range(1, len(levels.rows) + 1)]
