@@ -22,9 +22,9 @@ from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.scan_mode import ScanMode
 
-# A GPU tries six sizes of each kernel's work-groups three times, and launches made for that are not
-# kept.
-_WARM_ROUNDS = 20
+# A GPU tries up to seven sizes of each kernel's work-groups three times, and launches made for that
+# are not kept.
+_WARM_ROUNDS = 25
 
 
 @dataclass(frozen=True)

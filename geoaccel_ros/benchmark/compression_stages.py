@@ -128,7 +128,8 @@ def published_stages(profile: Profile) -> dict[str, float]:
     result = dict.fromkeys([*PUBLISHED_MS, BETWEEN], 0.0)
     rest = dict(profile.stages_ms)
     for (stage, kernel), ms in profile.kernels_ms().items():
-        result[_PUBLISHED_STAGE.get(stage) or _PUBLISHED_KERNEL[kernel]] += ms
+        of_kernel = _PUBLISHED_KERNEL.get(kernel, BETWEEN)
+        result[_PUBLISHED_STAGE.get(stage, of_kernel)] += ms
         rest[stage] -= ms
     for stage, ms in rest.items():
         result[_PUBLISHED_STAGE.get(stage, BETWEEN)] += ms

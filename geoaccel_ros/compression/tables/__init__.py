@@ -1,1 +1,1 @@
-"""Tables of probabilities that the stages' events begin with, made by tools/train_tables.py."""
+"""Tables of probabilities that the stages' events begin with, made by tools/train_*.py."""
