@@ -53,25 +53,42 @@ class Morton:
         device.launch(self._deinterleave, count, codes, count, cells)
         return device.download(cells, 3 * count, "u4").reshape(3, count)
 
-    def centres(self, codes: cl.Buffer, count: int, grid: Grid, itemsize: int) -> np.ndarray:
-        """Return the centres of cells in metres, (count, 3), as floats of 4 or 8 bytes.
+    def centres(
+        self,
+        codes: cl.Buffer,
+        count: int,
+        multiplicity: np.ndarray | None,
+        grid: Grid,
+        itemsize: int,
+    ) -> np.ndarray:
+        """Return the points of cells, which are at the cells' centres in metres, (points, 3).
 
         Parameters
         ----------
         codes : Buffer
             uint64 (count,).
         count : int
+        multiplicity : ndarray, shape (count,), uint32, or None
+            Points of each cell; None: one each.
         grid : Grid
         itemsize : int
+            Of the floats: 4 or 8 bytes.
         """
         device = self._device
         if not device.has_fp64 or count == 0:
             cells = self.decode(codes, count)
             columns = [grid.centres(row, axis) for axis, row in enumerate(cells)]
-            return np.stack(columns, axis=1).astype(f"f{itemsize}")
+            centres = np.stack(columns, axis=1).astype(f"f{itemsize}")
+            return centres if multiplicity is None else np.repeat(centres, multiplicity, axis=0)
+        points, starts = count, codes
+        if multiplicity is not None:
+            points = int(multiplicity.sum(dtype=np.int64))
+            ends = np.cumsum(multiplicity, dtype=np.uint32)
+            starts = device.upload("point_starts", np.append(np.uint32(0), ends))
         origin = [np.int64(cell) for cell in grid.origin]
-        centres = device.buffer("centres", 3 * itemsize * count)
+        centres = device.buffer("centres", 3 * itemsize * points)
         device.launch(
-            self._centres[itemsize], count, codes, count, np.float64(grid.step), *origin, centres
-        )
-        return device.download(centres, 3 * count, f"f{itemsize}").reshape(count, 3)
+            self._centres[itemsize], count, codes, count, np.float64(grid.step), *origin,
+            multiplicity is None, starts, centres,
+        )  # fmt: skip
+        return device.download(centres, 3 * points, f"f{itemsize}").reshape(points, 3)

@@ -36,13 +36,17 @@ _CodeLevel = Callable[[int, cl.Buffer, cl.Buffer], tuple[cl.Buffer, int]]
 _MIN_RUN = 16
 _MAX_ITEMS = 16384
 
-# Nodes of a chunk, as powers of two: for clouds of few cells, whose chunks weigh more, and others.
-_FEW_CELLS = 2**16
+# Nodes of a chunk, as powers of two: for clouds of few cells, whose chunks weigh more; for others;
+# and for those of many, where a GPU decodes the more chunks at once.
+_FEW_CELLS, _MANY_CELLS = 2**16, 2**18
 _CHUNK_BITS_OF_FEW = 13
 _CHUNK_BITS = 12
+_CHUNK_BITS_OF_MANY = 11
 _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 # As in nodes.cl.
 _EVENTS_PER_NODE = 9
+# Nodes whose events a GPU's work-item writes.
+_EMITTED_RUN = 4
 OCCUPANCY_PARTS = ((16, 4, 7, 5), (4, 4, 2, 4), (4, 4, 2, 4, 3), (133, 4, 4), (8, 27, 3, 4, 8))
 OCCUPANCY_CONTEXTS = 1 + sum(map(math.prod, OCCUPANCY_PARTS))
 MULTIPLICITY_CONTEXTS = 1 + 16 * 3 * 4 + 16 + 70
@@ -234,8 +238,9 @@ class Octree:
 
         def code(level: int, descriptions: cl.Buffer, children: cl.Buffer) -> tuple[cl.Buffer, int]:
             first = int(level_starts[level])
+            run = 2**bits if device.is_cpu else _EMITTED_RUN
             self._code_level(
-                self._emit_nodes, sizes, level, bits,
+                self._emit_nodes, sizes, level, bits, run,
                 descriptions, occupancy, first, children, coder,
             )  # fmt: skip
             return occupancy, first
@@ -294,7 +299,7 @@ class Octree:
 
         def code(level: int, descriptions: cl.Buffer, children: cl.Buffer) -> tuple[cl.Buffer, int]:
             self._code_level(
-                self._decode_nodes, sizes, level, chunk_bits,
+                self._decode_nodes, sizes, level, chunk_bits, 2**chunk_bits,
                 descriptions, occupancy, 0, children, stream.arguments,
             )  # fmt: skip
             return occupancy, 0
@@ -426,18 +431,23 @@ class Octree:
         sizes: np.ndarray,
         level: int,
         chunk_bits: int,
+        run: int,
         descriptions: cl.Buffer,
         occupancy: cl.Buffer,
         first: int,
         children: cl.Buffer,
         coder: tuple[cl.Buffer, ...],
     ) -> None:
-        """Queue the coding of a level, whose occupancy begins at byte ``first``."""
-        chunks = _chunk_count(sizes[level], chunk_bits)
+        """Queue the coding of a level, ``run`` nodes by each work-item.
+
+        The level's occupancy begins at byte ``first``.
+        """
         before = sum(_chunk_count(size, chunk_bits) for size in sizes[:level])
-        self._device.launch_serial(
-            kernel, chunks,
-            descriptions, int(sizes[level]), len(sizes) - 1 - level, 2**chunk_bits, before, chunks,
+        count = int(sizes[level])
+        launch = self._device.launch_serial if run == 2**chunk_bits else self._device.launch
+        launch(
+            kernel, -(-count // run),
+            descriptions, count, len(sizes) - 1 - level, 2**chunk_bits, run, before,
             occupancy, first, children, *coder,
         )  # fmt: skip
 
@@ -452,7 +462,9 @@ class Octree:
 
 
 def _chunk_bits(cells: int) -> int:
-    return _CHUNK_BITS_OF_FEW if cells < _FEW_CELLS else _CHUNK_BITS
+    if cells < _FEW_CELLS:
+        return _CHUNK_BITS_OF_FEW
+    return _CHUNK_BITS if cells < _MANY_CELLS else _CHUNK_BITS_OF_MANY
 
 
 def _chunk_count(nodes: int, chunk_bits: int) -> int:

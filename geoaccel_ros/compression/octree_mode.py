@@ -197,9 +197,7 @@ class OctreeMode:
         itemsizes = {axis: header.dtype[axis].itemsize for axis in "xyz"}
         points = None
         for itemsize in set(itemsizes.values()):
-            centres = self._morton.centres(codes, count, header.grid, itemsize)
-            if multiplicity is not None:
-                centres = np.repeat(centres, multiplicity, axis=0)
+            centres = self._morton.centres(codes, count, multiplicity, header.grid, itemsize)
             if header.dtype == _XYZ and not header.nonfinite:
                 return centres.reshape(-1).view(header.dtype)
             if points is None:

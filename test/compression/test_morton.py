@@ -50,12 +50,15 @@ def test_centres_are_rounded_once(of_kind, morton, itemsize):
     cells = rng.integers(0, 2**21, (3, 1000))
     grid = Grid(0.001, (-1_000_003, 5, 123_456_789), 21)
     codes = [code_bit_by_bit(*map(int, cell)) for cell in cells.T]
-    centres = morton.centres(
-        of_kind.upload("expected", np.array(codes, np.uint64)), 1000, grid, itemsize
-    )
     exact = (cells.T + np.array(grid.origin)) * 0.001
-    assert centres.dtype.itemsize == itemsize
-    assert (centres == exact.astype(centres.dtype)).all()
+    for multiplicity in None, rng.integers(1, 4, 1000).astype(np.uint32):
+        buffer = of_kind.upload("expected", np.array(codes, np.uint64))
+        centres = morton.centres(buffer, 1000, multiplicity, grid, itemsize)
+        assert centres.dtype.itemsize == itemsize
+        expected = exact.astype(centres.dtype)
+        if multiplicity is not None:
+            expected = np.repeat(expected, multiplicity, axis=0)
+        assert (centres == expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -74,4 +77,4 @@ def test_no_points(morton):
     grid = Grid(1.0, (0, 0, 0), 0)
     codes = morton.encode(np.empty((3, 0), np.float32), grid)
     assert morton.decode(codes, 0).shape == (3, 0)
-    assert morton.centres(codes, 0, grid, 4).shape == (0, 3)
+    assert morton.centres(codes, 0, None, grid, 4).shape == (0, 3)

@@ -75,8 +75,9 @@ kernel void codes_of_float64(global const double *xyz, uint count, double step,
                                cell(xyz[2 * count + i], step, origin_z));
 }
 
-// Decoding: the cells' centres, x y z of a cell after another. A product of doubles and its rounding to a float are
-// exact in OpenCL as they are in NumPy.
+// Decoding: the centres of cells, x y z of a point after another. A product of doubles and its rounding to a float
+// are exact in OpenCL as they are in NumPy. Cell i has the points from starts[i] to starts[i + 1], or if there is
+// `one` in each cell, point i.
 double3 centre(ulong code, double step, long origin_x, long origin_y, long origin_z)
 {
     return step * (double3)((double)(origin_x + collect(code)), (double)(origin_y + collect(code >> 1)),
@@ -84,18 +85,28 @@ double3 centre(ulong code, double step, long origin_x, long origin_y, long origi
 }
 
 kernel void centres_as_float32(global const ulong *codes, uint count, double step,
-                               long origin_x, long origin_y, long origin_z, global float *xyz)
+                               long origin_x, long origin_y, long origin_z,
+                               uint one, global const uint *starts, global float *xyz)
 {
-    const size_t i = get_global_id(0);
-    if (i < count)
-        vstore3(convert_float3_rte(centre(codes[i], step, origin_x, origin_y, origin_z)), i, xyz);
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    const float3 point = convert_float3_rte(centre(codes[i], step, origin_x, origin_y, origin_z));
+    const uint end = one ? i + 1 : starts[i + 1];
+    for (uint j = one ? i : starts[i]; j < end; ++j)
+        vstore3(point, j, xyz);
 }
 
 kernel void centres_as_float64(global const ulong *codes, uint count, double step,
-                               long origin_x, long origin_y, long origin_z, global double *xyz)
+                               long origin_x, long origin_y, long origin_z,
+                               uint one, global const uint *starts, global double *xyz)
 {
-    const size_t i = get_global_id(0);
-    if (i < count)
-        vstore3(centre(codes[i], step, origin_x, origin_y, origin_z), i, xyz);
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    const double3 point = centre(codes[i], step, origin_x, origin_y, origin_z);
+    const uint end = one ? i + 1 : starts[i + 1];
+    for (uint j = one ? i : starts[i]; j < end; ++j)
+        vstore3(point, j, xyz);
 }
 #endif

@@ -106,16 +106,20 @@ uint code_node(coder_t *coder, ulong description, uint bits, uint occupancy)
 }
 
 #ifndef COUNT
-// The nodes of a level that begins at first_node, a chunk by each work-item. What an encoder's chunk has room for
-// and does not use becomes NO_EVENT.
-kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, uint chunk_nodes, uint first_chunk,
-                       uint chunks, global uchar *occupancy, uint first_node, global uint *children, CODER)
+// The nodes of a level that begins at first_node, `run` of a chunk by each work-item: when decoding all of it. What
+// an encoder's nodes have room for and do not use becomes NO_EVENT.
+kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, uint chunk_nodes, uint run,
+                       uint first_chunk, global uchar *occupancy, uint first_node, global uint *children, CODER)
 {
-    const uint chunk = get_global_id(0);
-    if (chunk >= chunks)
+    const uint begin = get_global_id(0) * run, end = min(begin + run, count);
+    if (begin >= count)
         return;
-    const uint begin = chunk * chunk_nodes, end = min(begin + chunk_nodes, count);
+    const uint chunk = begin / chunk_nodes;
     coder_t coder = OPEN_CODER(first_chunk + chunk);
+#ifdef EMIT
+    coder.position += (begin - chunk * chunk_nodes) * EVENTS_PER_NODE;
+    coder.end = coder.position + (end - begin) * EVENTS_PER_NODE;
+#endif
     for (uint i = begin; i < end; ++i) {
 #ifdef DECODE
         const uint byte = code_node(&coder, descriptions[i], bits, 0);
