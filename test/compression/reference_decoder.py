@@ -255,6 +255,7 @@ ONLY_X = ONLY_CHILD + 16 * 4 * 7 * 5
 ONLY_Y = ONLY_X + 4 * 4 * 2 * 4
 ONLY_Z = ONLY_Y + 4 * 4 * 2 * 4 * 3
 CHILDREN = ONLY_Z + 133 * 4 * 4
+OCCUPANCY_CONTEXTS = CHILDREN + 8 * 27 * 3 * 32
 REPEATED = 1
 REPEATED_AGAIN = REPEATED + 16 * 3 * 4
 REPEATS = REPEATED_AGAIN + 16
@@ -523,6 +524,7 @@ PLACE_AT = MODEL_AT + 48 * (NEAR + FAR)
 RANGE_AT = PLACE_AT + 3 * (NEAR + FAR)
 ACROSS_AT = RANGE_AT + 4 * (RANGES_FINE * SCALE + RANGES_COARSE * COARSE_SCALE)
 HEIGHT_AT = ACROSS_AT + SLANTS * ACROSS * SCALE
+SPIN_CONTEXTS = HEIGHT_AT + HEIGHTS * SCALE
 LINEAR_FINE, LINEAR_COARSE = 6, 8
 LINEAR_LAST = LINEAR_FINE * SCALE + LINEAR_COARSE * COARSE_SCALE
 RADIAN = 683565276
@@ -834,28 +836,27 @@ PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
 
 def find_neighbours(cells):
     """Return for each point near (1 to 3, 0 without neighbours) and its (place, weight)s."""
-    places, found = [], []
-    for begin in range(0, cells.shape[1], 2048):
-        chunk = cells[:, begin : begin + 2048]
+    found = []
+    for part in in_chunks(cells.shape[1], 2048):
+        chunk = cells[:, part.start : part.stop]
         lowest = chunk.min(axis=1)
         excess = max(int((chunk.max(axis=1) - lowest).max()).bit_length() - 21, 0)
-        places += (chunk - lowest[:, None] >> excess).T.tolist()
-    for i, (x, y, z) in enumerate(places):
-        first = max(i - 32, i // 2048 * 2048)
-        distances = sorted(
-            (abs(x - other[0]) + abs(y - other[1]) + abs(z - other[2]), back)
-            for back, other in enumerate(reversed(places[first:i]), 1)
-        )[:3]
-        near = 1 + (distances[0][0] < 20) + (distances[0][0] < 5) if distances else 0
-        weights = weights_of([distance for distance, _ in distances])
-        weighted = zip(distances, weights, strict=True)
-        found.append((near, [(i - back, weight) for (_, back), weight in weighted if weight]))
+        places = (chunk - lowest[:, None] >> excess).T.tolist()
+        for i, (x, y, z) in enumerate(places):
+            distances = sorted(
+                (abs(x - other[0]) + abs(y - other[1]) + abs(z - other[2]), back)
+                for back, other in enumerate(reversed(places[max(i - 32, 0) : i]), 1)
+            )[:3]
+            near = 1 + (distances[0][0] < 20) + (distances[0][0] < 5) if distances else 0
+            weighted = zip(distances, weights_of(distances), strict=True)
+            at = part.start + i
+            found.append((near, [(at - back, weight) for (_, back), weight in weighted if weight]))
     return found
 
 
 def weights_of(distances):
     sizes = []
-    for distance in distances:
+    for distance, _ in distances:
         exponent = (1 + distance).bit_length() - 1
         sizes.append(2 * exponent + (2 * (1 + distance) >= 3 << exponent))
     weights = [(128, 91, 64, 45, 32, *[0] * 50)[size - sizes[0]] for size in sizes]

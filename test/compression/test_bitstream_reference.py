@@ -3,6 +3,10 @@
 What its streams have in them is asserted too, so that no case tests less than it did.
 """
 
+import math
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import reference_decoder
@@ -86,6 +90,32 @@ def by_column(rings, columns):
     """Return the indices of points that are sent column after column, a tenth of them missing."""
     index = np.arange(rings * columns).reshape(rings, columns).T.ravel()
     return index[np.random.default_rng(3).random(len(index)) < 0.9]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Return what the second decoder meets in fields."""
+    met = {"kind": set(), "form": set(), "basis": set(), "prediction": set()}
+
+    def spy(name, look):
+        function = getattr(reference_decoder, name)
+
+        def spied(section, *arguments):
+            first = section.content[section.at]
+            result = function(section, *arguments)
+            look(first, result)
+            return result
+
+        monkeypatch.setattr(reference_decoder, name, spied)
+
+    def look_at_head(_, head):
+        met["kind"].add(head["kind"])
+        met["form"].add(head["form"])
+
+    spy("read_head", look_at_head)
+    spy("read_basis", lambda kind, _: met["basis"].add(kind))
+    spy("decode_attribute", lambda predictor, _: met["prediction"].add(predictor))
+    return met
 
 
 def check(codec, points, height=1):
@@ -182,6 +212,17 @@ def test_a_scan_far_from_the_frames_origin(scan):
     assert header["origin"][1] > 2**31
 
 
+def test_a_field_of_a_scan_of_more_cells_than_neighbours_are_told_by(scan, seen):
+    rng = np.random.default_rng(0)
+    place = rng.integers(0, 8, 1300).repeat(2)
+    # Places that are 10 km apart in the first chunk, and near each other in the second.
+    x = place * np.where(np.arange(2600) < 2048, 1e4, 1.0)
+    xyz = np.stack([x, *rng.uniform(-40, 40, (2, 2600))])
+    level = 10_000 * place + rng.integers(0, 200, 2600)
+    check(scan, cloud(xyz, "<f8 <f8 <f8", level=level.astype("<i4")))
+    assert seen["prediction"] == {reference_decoder.NEAREST}
+
+
 @pytest.mark.parametrize("offset", [0.0, 0.026])
 @pytest.mark.parametrize("has_ring", [True, False])
 def test_a_scan_of_a_spinning_lidar(scan, offset, has_ring):
@@ -215,27 +256,7 @@ def test_a_scan_whose_columns_come_in_another_order(scan):
     assert sections["geometry"][7] == 4
 
 
-def test_fields_of_every_kind_form_order_prediction_and_basis(octree, scan, exact, monkeypatch):
-    seen = {"kind": set(), "form": set(), "basis": set(), "prediction": set()}
-
-    def spy(name, look):
-        function = getattr(reference_decoder, name)
-
-        def spied(section, *arguments):
-            first = section.content[section.at]
-            result = function(section, *arguments)
-            look(first, result)
-            return result
-
-        monkeypatch.setattr(reference_decoder, name, spied)
-
-    def look_at_head(_, head):
-        seen["kind"].add(head["kind"])
-        seen["form"].add(head["form"])
-
-    spy("read_head", look_at_head)
-    spy("read_basis", lambda kind, _: seen["basis"].add(kind))
-    spy("decode_attribute", lambda predictor, _: seen["prediction"].add(predictor))
+def test_fields_of_every_kind_form_prediction_and_basis(octree, scan, exact, seen):
     xyz, ring = spinning(rings=16, columns=150)
     points = cloud(xyz, **fields_of(xyz, ring))
     points["x"][::200] = np.nan
@@ -255,3 +276,22 @@ def test_fields_of_every_kind_form_order_prediction_and_basis(octree, scan, exac
         "basis": {0, 1, 2, 3},
         "prediction": {0, 1, 2, 3, 4},
     }
+
+
+def test_the_documents_numbers():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "bitstream.md").read_text()
+    tables = re.findall(r"`(\w+)\.bin` \| ([\d,x ]+) \|", text)
+    assert len(tables) == len(list(reference_decoder.TABLES.glob("*.bin"))) == 5
+    for name, contexts in tables:
+        size = math.prod(int(number) for number in contexts.replace(",", "").split(" x "))
+        assert size == (reference_decoder.TABLES / f"{name}.bin").stat().st_size
+    # Tables of constants: a row of names, and one of numbers.
+    rows = re.findall(r"\| ([A-Z_| ]+) \|\n\|[-|]+\|\n\| ([\d,| ]+) \|\n", text)
+    stated = {
+        name: int(number.replace(",", ""))
+        for names, numbers in rows
+        for name, number in zip(names.split(" | "), numbers.split(" | "), strict=True)
+    }
+    assert len(stated) == 14
+    for name, number in stated.items():
+        assert number == getattr(reference_decoder, name), name
