@@ -533,15 +533,14 @@ class Codec:
         """
         config = self._config
         self._config = CodecConfig()
-        for count in 2, 70_000:
+        for count, kind in (2, "f4"), (2, "f8"), (70_000, "f4"):
             turn = np.linspace(0, 6, count, dtype=np.float32)
-            for kind in "f4", "f8":
-                points = np.zeros(count, [*((axis, kind) for axis in "xyz"), ("value", "u2")])
-                points["x"], points["y"] = 10 * np.cos(turn), 10 * np.sin(turn)
-                points["value"] = np.arange(count) % 1000
-                for encode in self._encode_octree, self._encode_scan:
-                    header, sections = encode(Cloud.of(points, 1), 0.001, {"value": 0.0})
-                    self.decode(bitstream.pack(header, sections))
+            points = np.zeros(count, [*((axis, kind) for axis in "xyz"), ("value", "u2")])
+            points["x"], points["y"] = 10 * np.cos(turn), 10 * np.sin(turn)
+            points["value"] = np.arange(count) % 1000
+            for encode in self._encode_octree, self._encode_scan:
+                header, sections = encode(Cloud.of(points, 1), 0.001, {"value": 0.0})
+                self.decode(bitstream.pack(header, sections))
         self._config = config
         self.stages_ms = {}
 

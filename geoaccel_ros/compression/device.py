@@ -1,5 +1,6 @@
 """The OpenCL device: chosen by name, programs from package resources, buffers reused."""
 
+import functools
 import os
 import re
 import warnings
@@ -99,7 +100,7 @@ class Device:
                 present = "; ".join(map(_name_of, devices))
                 raise DeviceError(f"no OpenCL device matches '{wanted}'; present: {present}")
             chosen = matches[0]
-        context = cl.Context([chosen])
+        context = _context_of(chosen)
         is_cpu = bool(chosen.type & cl.device_type.CPU)
         local_bytes = chosen.local_mem_size
         # PoCL compiles a kernel anew for each size of its groups, which gains a CPU nothing.
@@ -117,17 +118,13 @@ class Device:
             group_sizes=GroupSizes(cache) if measured else None,
         )
 
-    def program(self, file_name: str, options: tuple[str, ...] = ()) -> cl.Program:
-        """Build the package's OpenCL C source of this name."""
+    def program(self, file_name: str, options: tuple[str, ...] = ()) -> "Program":
+        """Build the package's OpenCL C source of this name; its kernels are attributes."""
         return self.build(_source(file_name), options)
 
-    def build(self, source: str, options: tuple[str, ...] = ()) -> cl.Program:
+    def build(self, source: str, options: tuple[str, ...] = ()) -> "Program":
         """Build OpenCL C, in which ``#include "name.cl"`` stands for the package's source, once."""
-        source = with_includes(source)
-        with warnings.catch_warnings():
-            # NVIDIA's compiler remarks on kernels that are as they should be.
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(self.context, source).build(options=list(options))
+        return Program(_built(self.context, with_includes(source), options))
 
     def group_size(self, kernel: cl.Kernel, local_bytes: int = 0) -> int:
         """Return a work-group size that this kernel can have on this device.
@@ -237,6 +234,30 @@ class Device:
             defined = [option for option in options.split() if option.startswith("-D")]
             self._kernels[kernel] = limit, " ".join([kernel.function_name, *defined])
         return self._kernels[kernel]
+
+
+class Program:
+    """A built program, shared by a process's codecs, whose kernels are each user's own."""
+
+    def __init__(self, program: cl.Program):
+        self._program = program
+
+    def __getattr__(self, name: str) -> cl.Kernel:
+        return cl.Kernel(self._program, name)
+
+
+@functools.cache
+def _context_of(device: cl.Device) -> cl.Context:
+    """Return the process's context of a device: what is built there serves every codec."""
+    return cl.Context([device])
+
+
+@functools.cache
+def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
+    with warnings.catch_warnings():
+        # NVIDIA's compiler remarks on kernels that are as they should be.
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return cl.Program(context, source).build(options=list(options))
 
 
 def _typed(arguments: tuple) -> list:
