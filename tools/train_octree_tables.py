@@ -221,8 +221,11 @@ def main() -> None:
             steps = [((xyz, ring), step) for step in _STEPS]
             steps += [(thin, step) for thin in thinner(xyz, ring) for step in _REPORTED]
             for cloud, step in steps:
+                # A tree of a single cell has no events.
                 counts[sensor] += [
-                    count(device, octree, entropy, tree) for tree in trees_of(device, *cloud, step)
+                    count(device, octree, entropy, tree)
+                    for tree in trees_of(device, *cloud, step)
+                    if tree.grid.depth > 0
                 ]
     write(arguments.out, counts)
     if arguments.held_out:
