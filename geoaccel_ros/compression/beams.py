@@ -42,7 +42,7 @@ MAX_CELL = 2**23
 # Points that a fit uses, about; its rounds, and those before the knots join, if they are needed.
 _SAMPLE = 6000
 # No sensor measures more in a sweep: such clouds are maps, and to look for rings there takes time.
-_MAX_POINTS = 2**19
+_MOST_OF_SWEEP = 2**19
 _ROUNDS = 14
 # A round that leaves more than this share of the residual is the last.
 _SETTLED = 0.97
@@ -183,7 +183,7 @@ def fit_beams(
     ground_alone : bool
         Do not look for rings.
     """
-    if not _MIN_POINTS <= xyz.shape[1] <= _MAX_POINTS:
+    if not _MIN_POINTS <= xyz.shape[1] <= _MOST_OF_SWEEP:
         return None
     if max(xyz.max(), -xyz.min()) >= MAX_CELL / 4 * step:
         return None

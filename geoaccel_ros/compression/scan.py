@@ -58,6 +58,8 @@ _LEAST_STEP, _MOST_STEP = 2**12, 2**30
 # Events of a point that the buffer has room for at first, for so many chunks; none for more.
 _USUAL_EVENTS = 20
 _ROOMY_CHUNKS = 8192
+# No sensor measures more in a sweep: such clouds are maps, and to look for beams there takes time.
+_MOST_OF_SWEEP = 2**19
 # Chunks on which models are compared, at most.
 _COMPARED = 4
 # The context of bits that are 1 as often as 0.
@@ -203,7 +205,7 @@ class Scan:
             has_origins,
         )
         linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
-        if not count or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
+        if not 0 < count <= _MOST_OF_SWEEP or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
             return linear
         # A few points at the origin do no harm to what is found out; to leave them out takes time.
         seen = np.flatnonzero(returned[lines.order]) if has_origins else slice(None)
