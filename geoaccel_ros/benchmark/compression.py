@@ -14,7 +14,7 @@ from geoaccel_ros.benchmark.compression_integers import Unsuitable
 from geoaccel_ros.benchmark.compression_kernels import kernels
 from geoaccel_ros.benchmark.compression_peers import PEERS, ZSTD_OF_BYTES
 from geoaccel_ros.benchmark.compression_pictures import draw_distortion, draw_rates
-from geoaccel_ros.benchmark.compression_stages import stages
+from geoaccel_ros.benchmark.compression_stages import sections, stages
 from geoaccel_ros.benchmark.compression_sweep import sweep
 from geoaccel_ros.benchmark.interleaving import interleave, spread
 from geoaccel_ros.benchmark.options import positive_float
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stages", action="store_true",
-        help="1,000,000 points by stage, kernel, section and level of the octree",
+        help="bits by section; 1,000,000 points by stage, kernel and level of the octree",
     )  # fmt: skip
     parser.add_argument(
         "--kernels", action="store_true",
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     """Encode and decode every cloud in each of its cases, all contenders in turn."""
-    rows, swept, refused, kinds = [], [], [], {}
+    rows, swept, refused, by_section, kinds = [], [], [], [], {}
     clouds = read_clouds(options.cloud, options.data)
     folder, own = None, {}
     # With None tqdm is silent where standard error is no terminal.
@@ -82,6 +82,8 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
                 }
             for step, each in own.items():
                 rows += _measure(cloud, step, each, peers, options.repetitions, refused)
+            if options.stages:
+                by_section += sections(cloud, own[options.step[0]])
             if options.sweep:
                 swept += sweep(cloud, options.device, options.threads, peers, folder)
     device = next(iter(own[options.step[0]].values())).device_name
@@ -92,6 +94,8 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     if options.sweep:
         tables.append(Table("Rate against distortion", swept, "Of x y z alone."))
     if options.stages:
+        note = f"Bits a point at {options.step[0]:g} m."
+        tables.append(Table("Bits by section of each cloud", by_section, note))
         tables += stages(options.device, options.threads, options.repetitions)
     if options.kernels:
         tables += kernels(options.device, options.threads, options.repetitions)

@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from geoaccel_ros.benchmark.compression_contenders import MODES
+from geoaccel_ros.benchmark.compression_contenders import AUTO, MODES
 from geoaccel_ros.benchmark.pictures import save
 
 
@@ -18,7 +18,8 @@ def draw_rates(path: Path, rows: Sequence[dict]) -> None:
     rows : sequence of dict
         Of the benchmark.
     """
-    rows = [row for row in rows if row["step_m"] == rows[0]["step_m"]]
+    # What auto takes is the smaller of the others.
+    rows = [r for r in rows if r["step_m"] == rows[0]["step_m"] and r["contender"] != AUTO]
     clouds, cases, contenders = (
         [*dict.fromkeys(row[name] for row in rows)] for name in ("cloud", "case", "contender")
     )

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from geoaccel_ros.benchmark.compression_contenders import OCTREE, codecs
+from geoaccel_ros.benchmark.compression_clouds import Cloud, cases
+from geoaccel_ros.benchmark.compression_contenders import OCTREE, SCAN, codecs
 from geoaccel_ros.benchmark.compression_profile import Profile, ProfiledModes, open_device
 from geoaccel_ros.benchmark.courtyard import map_courtyard
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
@@ -12,7 +13,7 @@ from geoaccel_ros.benchmark.report import Table
 from geoaccel_ros.compression import bitstream
 from geoaccel_ros.compression.beams import Beams
 from geoaccel_ros.compression.bitstream import Stream
-from geoaccel_ros.compression.codec import Codec, inspect
+from geoaccel_ros.compression.codec import Codec, CodecError, inspect
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.octree import KINDS, OCCUPANCY_CONTEXTS, kind_of
 from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, prior
@@ -155,6 +156,22 @@ def by_section(contender: str, stream: bytes) -> list[dict]:
         }
         for name, size in info.bytes_by_section.items()
     ]
+
+
+def sections(cloud: Cloud, codecs: dict[str, Codec]) -> list[dict]:
+    """Return the bits a point of each section of a cloud's streams with all its fields, by mode."""
+    case, (points, height) = [*cases(cloud).items()][-1]
+    rows = []
+    for name in (OCTREE, SCAN):
+        try:
+            stream = codecs[name].encode(points, height)
+        except CodecError:
+            # That it refuses the cloud is told elsewhere.
+            continue
+        bits = {row["section"]: row["bits_per_point"] for row in by_section(name, stream)}
+        row = {"contender": name, "cloud": cloud.name, "case": case, "all": sum(bits.values())}
+        rows.append(row | {section: each for section, each in bits.items() if each})
+    return rows
 
 
 def _by_kernel(encoded: Sequence[Profile], decoded: Sequence[Profile]) -> list[dict]:

@@ -24,7 +24,7 @@ from geoaccel_ros.benchmark.compression_clouds import (
     cases,
     read_clouds,
 )
-from geoaccel_ros.benchmark.compression_contenders import OCTREE, Trial, largest_error
+from geoaccel_ros.benchmark.compression_contenders import OCTREE, SCAN, Trial, largest_error
 from geoaccel_ros.benchmark.compression_integers import Integers, Unsuitable
 from geoaccel_ros.benchmark.compression_kernels import kernels
 from geoaccel_ros.benchmark.compression_peers import DRACO, LAZ, PEERS, ZSTD_OF_BYTES
@@ -34,6 +34,7 @@ from geoaccel_ros.benchmark.compression_stages import (
     by_section,
     by_stage,
     published_stages,
+    sections,
     stages,
 )
 from geoaccel_ros.benchmark.compression_sweep import sweep
@@ -322,6 +323,15 @@ def test_sections_add_up_to_the_stream(message):
     assert sum(r["bytes"] for r in rows) == len(stream)
     assert sum(r["percent"] for r in rows) == pytest.approx(100.0)
     assert sum(r["bits_per_point"] for r in rows) == pytest.approx(8 * len(stream) / 400)
+
+
+def test_sections_of_a_cloud_with_all_its_fields(message):
+    own = {mode: Codec(CodecConfig(mode=mode.split()[-1], step=0.01)) for mode in (OCTREE, SCAN)}
+    rows = sections(Cloud("m", message), own)
+    assert [(r["contender"], r["case"]) for r in rows] == [(OCTREE, MESSAGE), (SCAN, MESSAGE)]
+    for r in rows:
+        assert r["all"] == pytest.approx(8 * len(own[r["contender"]].encode(message)) / 400)
+        assert r["field ring"] > 0.0 and "nonfinite" not in r
 
 
 def test_stages_of_a_small_map():
