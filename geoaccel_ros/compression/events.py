@@ -45,7 +45,7 @@ class Events:
         starts = np.concatenate([[0], np.cumsum(found, dtype=np.uint32)]).astype(np.uint32)
         events = device.buffer("events", 2 * int(starts[-1]))
         placed = device.upload("event_starts", starts)
-        if found.max() > usual:
+        if found.max(initial=0) > usual:
             emit(counts, placed, events)
             return events, starts
         group = 1 if device.is_cpu else device.group_size(self._pack)

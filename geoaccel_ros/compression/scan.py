@@ -23,6 +23,7 @@ import pyopencl as cl
 from geoaccel_ros.compression import spinning
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.events import Events
 from geoaccel_ros.compression.lines import Lines
 from geoaccel_ros.compression.rans import (
     EntropyCoder,
@@ -55,9 +56,8 @@ _MAX_USUAL = 16
 _MAX_REPETITION = 16
 _MAX_STARTS = 1024
 _LEAST_STEP, _MOST_STEP = 2**12, 2**30
-# Events of a point that the buffer has room for at first, for so many chunks; none for more.
+# Events of a point that there is room for at first.
 _USUAL_EVENTS = 20
-_ROOMY_CHUNKS = 8192
 # No sensor measures more in a sweep: such clouds are maps, and to look for beams there takes time.
 _MOST_OF_SWEEP = 2**19
 # Chunks on which models are compared, at most.
@@ -108,7 +108,7 @@ class Scan:
         self._priors = priors or {model: entropy.prior(name) for model, name in TABLES.items()}
         emit, decode = (device.program("scan.cl", (f"-D{way}",)) for way in ("EMIT", "DECODE"))
         self._emit = {LINEAR: emit.code_linears, SPIN: emit.code_spins}
-        self._pack = emit.pack_events
+        self._events_of = Events(device)
         self._decode = {LINEAR: decode.code_linears, SPIN: decode.code_spins}
         self._costs = {model: _event_costs(prior) for model, prior in self._priors.items()}
         self._sines = cl.Buffer(
@@ -285,31 +285,14 @@ class Scan:
 
     def _events(self, model, arguments, chunks, rows):
         """Return the events of these chunks (first, step, number), and where each one's begin."""
-        device = self._device
         items = rows * chunks[2]
-        counts = device.buffer("scan_counts", 4 * items)
 
-        def emit(name, starts):
-            events = device.buffer(name, 2 * int(starts[-1]))
-            placed = device.upload("scan_starts", starts)
-            device.launch_serial(
-                self._emit[model], items, placed, events, counts, *chunks, rows, *arguments
+        def emit(counts: cl.Buffer, starts: cl.Buffer, events: cl.Buffer) -> None:
+            self._device.launch_serial(
+                self._emit[model], items, starts, events, counts, *chunks, rows, *arguments
             )
-            return events, placed
 
-        # Counting the events first would take as long as emitting them.
-        room = CHUNK * _USUAL_EVENTS if items <= _ROOMY_CHUNKS else 0
-        loose, placed = emit("scan_events", np.arange(items + 1, dtype=np.uint32) * np.uint32(room))
-        starts = np.zeros(items + 1, np.uint32)
-        np.cumsum(device.download(counts, items, "u4"), out=starts[1:])
-        if (np.diff(starts) > room).any():
-            return emit("events", starts)[0], starts
-        events = device.buffer("events", 2 * int(starts[-1]))
-        device.launch_groups(
-            self._pack, items, 1 if device.is_cpu else device.group_size(self._pack),
-            loose, placed, device.upload("scan_packed", starts), events,
-        )  # fmt: skip
-        return events, starts
+        return self._events_of.collect(emit, items, CHUNK * _USUAL_EVENTS)
 
 
 def _chunks(count: int) -> int:

@@ -535,13 +535,3 @@ kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, 
     CLOSE_CODER(coder, CODER_OF(item, chunk));
     TELL_COUNT(coder, item);
 }
-
-// A work-group moves a work-item's events behind those of the one before.
-kernel void pack_events(global const ushort *events, global const uint *starts, global const uint *packed_starts,
-                        global ushort *packed)
-{
-    const uint item = get_group_id(0), lane = get_local_id(0), lanes = get_local_size(0);
-    const uint from = starts[item], to = packed_starts[item], count = packed_starts[item + 1] - to;
-    for (uint i = lane; i < count; i += lanes)
-        packed[to + i] = events[from + i];
-}
