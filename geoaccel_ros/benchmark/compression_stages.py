@@ -15,8 +15,9 @@ from geoaccel_ros.compression.beams import Beams
 from geoaccel_ros.compression.bitstream import Stream
 from geoaccel_ros.compression.codec import Codec, CodecError, inspect
 from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.leb128 import decode_counts
 from geoaccel_ros.compression.octree import KINDS, OCCUPANCY_CONTEXTS, kind_of
-from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, prior
+from geoaccel_ros.compression.rans import EntropyCoder, prior
 from geoaccel_ros.pointcloud.layout import coordinates
 
 POINTS = 1_000_000
@@ -242,7 +243,7 @@ def _level_bits(device: Device, stream: Stream) -> tuple[np.ndarray, np.ndarray]
     depth, section = stream.header.grid.depth, stream.sections["occupancy"]
     beams = Beams.from_bytes(stream.sections["beams"]) if len(stream.sections["beams"]) else None
     content = np.frombuffer(section, np.uint8)
-    inner, position = decode_numbers(content, 1, depth - 1)
+    inner, position = decode_counts(content, 1, depth - 1)
     sizes = np.concatenate([[1], inner, [stream.header.cells]])
     chunks = -(-sizes[:depth] // 2 ** int(content[0]))
     tables = prior("octree_occupancy").reshape(KINDS, OCCUPANCY_CONTEXTS)

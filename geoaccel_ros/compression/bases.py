@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.sequences import (
+from geoaccel_ros.compression.leb128 import (
     decode_number,
     decode_numbers,
     decode_signed,

@@ -26,7 +26,7 @@ import pyopencl as cl
 
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.rans import decode_numbers, encode_numbers
+from geoaccel_ros.compression.leb128 import decode_counts, encode_numbers, encode_signed, signed
 
 KNOTS = 17
 _KNOTS_PER_QUADRANT = 4
@@ -107,9 +107,9 @@ class Beams:
         return b"".join(
             (
                 encode_numbers([len(self.slopes)]),
-                encode_numbers(_folded(np.concatenate(values))),
+                encode_signed(np.concatenate(values)),
                 encode_numbers([bent]),
-                encode_numbers(_folded(np.concatenate(knots))) if bent else b"",
+                encode_signed(np.concatenate(knots)) if bent else b"",
             )
         )
 
@@ -123,17 +123,17 @@ class Beams:
             If it is damaged.
         """
         content = np.frombuffer(section, np.uint8)
-        (count,), position = decode_numbers(content, 0, 1)
+        (count,), position = decode_counts(content, 0, 1)
         damaged = CodecError("damaged stream: beams that no sensor has")
         if not 1 <= count <= _MAX_BEAMS:
             raise damaged
-        values, position = decode_numbers(content, position, 2 * int(count))
-        (bent,), position = decode_numbers(content, position, 1)
+        values, position = decode_counts(content, position, 2 * int(count))
+        (bent,), position = decode_counts(content, position, 1)
         knots = np.zeros(3 * KNOTS, np.int64)
         if bent == 1:
-            knots, position = decode_numbers(content, position, 3 * KNOTS)
-        slopes, heights = np.cumsum(_unfolded(values).reshape(2, -1), axis=1)
-        tilts, offsets, shifts = _unfolded(knots).reshape(3, -1)
+            knots, position = decode_counts(content, position, 3 * KNOTS)
+        slopes, heights = np.cumsum(signed(values).reshape(2, -1), axis=1)
+        tilts, offsets, shifts = signed(knots).reshape(3, -1)
         if (
             bent > 1
             or position != len(content)
@@ -387,11 +387,3 @@ def _diamond_angle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the azimuths as the module's docstring measures them."""
     part = np.where((x < 0) == (y < 0), np.abs(y), np.abs(x)) / (np.abs(x) + np.abs(y))
     return part + np.where(y < 0, np.where(x < 0, 2, 3), np.where(x < 0, 1, 0))
-
-
-def _folded(values: np.ndarray) -> np.ndarray:
-    return np.where(values < 0, -2 * values - 1, 2 * values)
-
-
-def _unfolded(values: np.ndarray) -> np.ndarray:
-    return np.where(values & 1, -(values >> 1) - 1, values >> 1)

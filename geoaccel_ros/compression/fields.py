@@ -22,16 +22,11 @@ from geoaccel_ros.compression.attributes import AttributeCoder, Neighbours, Neig
 from geoaccel_ros.compression.bases import best_basis, read_basis, roughness
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.leb128 import decode_number, encode_number
 from geoaccel_ros.compression.nonfinite import as_unsigned
 from geoaccel_ros.compression.policies import COLOURS
 from geoaccel_ros.compression.rans import EntropyCoder
-from geoaccel_ros.compression.sequences import (
-    Sequence,
-    decode_number,
-    encode_number,
-    read_head,
-    to_sequence,
-)
+from geoaccel_ros.compression.sequences import Sequence, read_head, to_sequence
 
 _IN_CODING_ORDER, _IN_CLOUD_ORDER = 0, 1
 

@@ -25,8 +25,9 @@ import pyopencl as cl
 from geoaccel_ros.compression.beams import MAX_CELL, NO_BEAMS, Beams
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.leb128 import decode_counts, encode_numbers
 from geoaccel_ros.compression.prefix_sums import PrefixSums
-from geoaccel_ros.compression.rans import EntropyCoder, decode_numbers, encode_numbers, prior
+from geoaccel_ros.compression.rans import EntropyCoder, prior
 
 # Codes a level, from its descriptions; its number of each node's children, and its occupancy bytes
 # with their beginning, come of it.
@@ -284,7 +285,7 @@ class Octree:
         if not len(content) or not _MIN_CHUNK_BITS <= content[0] <= _MAX_CHUNK_BITS:
             raise CodecError("damaged stream: an octree without the size of its chunks")
         chunk_bits = int(content[0])
-        inner, position = decode_numbers(content, 1, depth - 1)
+        inner, position = decode_counts(content, 1, depth - 1)
         sizes = np.concatenate([[1], inner, [cells]])
         if (sizes[1:] < sizes[:-1]).any() or (sizes[1:] > 8 * sizes[:-1]).any():
             raise CodecError("damaged stream: the levels of the octree do not fit its cells")

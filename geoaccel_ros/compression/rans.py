@@ -37,7 +37,6 @@ _TABLES = "geoaccel_ros.compression.tables"
 _PROBABILITY_BITS = 15
 _ONE = 1 << _PROBABILITY_BITS
 EVEN_INDEX = 128
-_MAX_NUMBER_BYTES = 5
 # A cost is in 2**-24 bits: 2**32 events of 15 bits fit an int64.
 _BIT = 1 << 24
 # What sending a context costs, measured: its index takes 6 bits, the gap 3 to 8.
@@ -373,42 +372,3 @@ def _symbols() -> np.ndarray:
         for bit, frequency, start in ((0, _ONE - one, one), (1, one, 0)):
             symbols[index, bit] = -(-(2**47) // frequency), frequency, start
     return symbols.reshape(-1)
-
-
-def encode_numbers(numbers: np.ndarray) -> bytes:
-    """Return non-negative integers below 2**32 as unsigned LEB128 numbers."""
-    numbers = np.asarray(numbers, np.uint64)
-    shifts = 7 * np.arange(_MAX_NUMBER_BYTES, dtype=np.uint64)
-    rest = numbers[:, None] >> shifts
-    continued = np.zeros(rest.shape, bool)
-    continued[:, :-1] = rest[:, 1:] > 0
-    groups = (rest & np.uint64(127) | continued * np.uint64(128)).astype(np.uint8)
-    return groups[(rest > 0) | (shifts == 0)].tobytes()
-
-
-def decode_numbers(content: np.ndarray, position: int, count: int) -> tuple[np.ndarray, int]:
-    """Return ``count`` unsigned LEB128 numbers, int64 (count,), and the position behind them.
-
-    Parameters
-    ----------
-    content : ndarray, uint8
-        May be hostile.
-    position, count : int
-
-    Raises
-    ------
-    CodecError
-        If there are not so many, or one has more than 5 bytes.
-    """
-    if count == 0:
-        return np.empty(0, np.int64), position
-    part = content[position : position + _MAX_NUMBER_BYTES * count + 1]
-    ends = np.flatnonzero(part < 128)[:count]
-    if len(ends) < count:
-        raise CodecError("damaged stream: a section ends within its numbers")
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if (ends - starts).max() >= _MAX_NUMBER_BYTES:
-        raise CodecError("damaged stream: a number of more than 5 bytes")
-    used = part[: ends[-1] + 1].astype(np.int64)
-    places = np.arange(len(used)) - np.repeat(starts, ends - starts + 1)
-    return np.add.reduceat((used & 127) << 7 * places, starts), position + len(used)

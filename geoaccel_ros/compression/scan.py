@@ -24,12 +24,11 @@ from geoaccel_ros.compression import spinning
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.events import Events
+from geoaccel_ros.compression.leb128 import decode_counts, encode_numbers, encode_signed, signed
 from geoaccel_ros.compression.lines import Lines
 from geoaccel_ros.compression.rans import (
     EntropyCoder,
     costs,
-    decode_numbers,
-    encode_numbers,
 )
 
 LINEAR, SPIN = 0, 1
@@ -348,12 +347,12 @@ def _spin_head(starts: np.ndarray, beams: np.ndarray, row: tuple[int, ...]) -> b
     told = beams[:, : 2 + has_offsets].copy()
     # Slopes mostly rise or fall from line to line.
     told[1:, 0] -= beams[:-1, 0]
-    signed = np.concatenate([pose[: len(pose) * moved], told.ravel()])
+    numbers = np.concatenate([pose[: len(pose) * moved], told.ravel()]).astype(np.int64)
     return b"".join(
         (
             encode_numbers(np.concatenate([[len(starts)], np.diff(starts)])),
             _SPIN_HEAD.pack(step, usual, repetition, *gains, has_offsets + _HAS_POSE * moved),
-            encode_numbers(np.where(signed < 0, -2 * signed - 1, 2 * signed)),
+            encode_signed(numbers),
         )
     )
 
@@ -371,10 +370,10 @@ def _read_head(section: memoryview, lines: Lines):
     model, has_origins = int(content[0]) & 1, int(content[0]) >> 1
     if model == LINEAR:
         return model, has_origins, None, 1
-    (starts,), position = decode_numbers(content, 1, 1)
+    (starts,), position = decode_counts(content, 1, 1)
     if starts > _MAX_STARTS or not starts and lines.count > _MAX_STARTS:
         raise damaged
-    lengths, position = decode_numbers(content, position, max(int(starts) - 1, 0))
+    lengths, position = decode_counts(content, position, max(int(starts) - 1, 0))
     line, number = lines.line, lines.count
     if starts:
         ends = np.cumsum(lengths)
@@ -394,13 +393,13 @@ def _read_head(section: memoryview, lines: Lines):
         raise damaged
     columns = 2 + (flags & _HAS_OFFSETS)
     of_pose = _POSE if flags & _HAS_POSE else 0
-    numbers, position = decode_numbers(
+    numbers, position = decode_counts(
         content, position + _SPIN_HEAD.size, of_pose + columns * number
     )
-    signed = (numbers >> 1) ^ -(numbers & 1)
-    pose = signed[:of_pose].tolist() or [0] * _POSE
+    told = signed(numbers)
+    pose = told[:of_pose].tolist() or [0] * _POSE
     beams = np.zeros((number, 3), np.int64)
-    beams[:, :columns] = signed[of_pose:].reshape(number, columns)
+    beams[:, :columns] = told[of_pose:].reshape(number, columns)
     beams[:, 0] = np.cumsum(beams[:, 0])
     if (
         (np.abs(beams) > _BEAM_LIMITS).any()

@@ -22,6 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.leb128 import (
+    decode_number,
+    decode_numbers,
+    decode_signed,
+    encode_number,
+    encode_numbers,
+    encode_signed,
+)
 
 _INTEGERS, _QUOTIENTS, _BITS, _STEPS = range(4)
 _AFFINE, _PALETTE, _BENT_PALETTE, _CONSTANT = range(4)
@@ -37,7 +45,6 @@ _PALETTE_SAMPLE = 2048
 _POINTS_OF_A_COLOUR = 32
 # Tables of less are faster than sorting.
 _TABLE_SPAN = 1 << 21
-_MAX_NUMBER_BYTES = 10
 _F64 = struct.Struct("<d")
 
 
@@ -265,69 +272,8 @@ def _as_signed(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).view(f"i{values.itemsize}")
 
 
-def encode_number(number: int) -> bytes:
-    """Return a number below 2**64 as LEB128."""
-    return encode_numbers(np.array([number], np.uint64))
-
-
-def encode_signed(numbers: np.ndarray) -> bytes:
-    """Return integers, int64 (N,), as LEB128, small where their magnitude is."""
-    return encode_numbers((numbers << 1 ^ numbers >> 63).view(np.uint64))
-
-
 def _signed(number: int) -> bytes:
     return encode_signed(np.array([number], np.int64))
-
-
-def decode_number(content: memoryview, position: int) -> tuple[int, int]:
-    """Return the number at ``position``, and where it ends.
-
-    Raises
-    ------
-    CodecError
-        If there is none.
-    """
-    numbers, position = decode_numbers(content, position, 1)
-    return int(numbers[0]), position
-
-
-def encode_numbers(numbers: np.ndarray) -> bytes:
-    """Return numbers, uint64 (N,), as LEB128."""
-    shifts = 7 * np.arange(_MAX_NUMBER_BYTES, dtype=np.uint64)
-    rest = numbers[:, None] >> shifts
-    continued = np.zeros(rest.shape, bool)
-    continued[:, :-1] = rest[:, 1:] > 0
-    groups = (rest & np.uint64(127) | continued * np.uint64(128)).astype(np.uint8)
-    return groups[(rest > 0) | (shifts == 0)].tobytes()
-
-
-def decode_numbers(content: memoryview, position: int, count: int) -> tuple[np.ndarray, int]:
-    """Return ``count`` (1 at least) numbers, uint64, from ``position`` on, and where they end.
-
-    Raises
-    ------
-    CodecError
-        If there are not so many.
-    """
-    part = np.frombuffer(content[position : position + _MAX_NUMBER_BYTES * count], np.uint8)
-    ends = np.flatnonzero(part < 128)[:count]
-    if len(ends) < count:
-        raise CodecError("damaged stream: a field's head ends within its numbers")
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if (ends - starts).max() >= _MAX_NUMBER_BYTES:
-        raise CodecError("damaged stream: a number of more than 10 bytes")
-    used = part[: ends[-1] + 1].astype(np.uint64)
-    places = (np.arange(len(used)) - np.repeat(starts, ends - starts + 1)).astype(np.uint64)
-    groups = (used & np.uint64(127)) << np.uint64(7) * places
-    return np.add.reduceat(groups, starts), position + len(used)
-
-
-def decode_signed(content: memoryview, position: int, count: int) -> tuple[np.ndarray, int]:
-    """Return ``count`` integers, int64; else as :func:`decode_numbers`."""
-    numbers, position = decode_numbers(content, position, count)
-    return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(
-        np.int64
-    ), position
 
 
 def _byte(content: memoryview, position: int, highest: int) -> tuple[int, int]:

@@ -13,8 +13,6 @@ from geoaccel_ros.compression.rans import (
     EntropyCoder,
     best_indices,
     costs,
-    decode_numbers,
-    encode_numbers,
     flat_prior,
 )
 
@@ -328,12 +326,3 @@ def test_a_chunk_that_was_not_decoded_is_noticed(events):
     stream = events.coder.open(events.encode(coded, flat_prior(4)), 2, flat_prior(4))
     with pytest.raises(CodecError, match="do not end where its words do"):
         stream.finish()
-
-
-def test_numbers_come_back():
-    numbers = np.array([0, 1, 127, 128, 300, 2**14, 2**21 - 1, 2**28, 2**32 - 1])
-    coded = np.frombuffer(b"ab" + encode_numbers(numbers) + b"c", np.uint8)
-    decoded, position = decode_numbers(coded, 2, len(numbers))
-    assert decoded.tolist() == numbers.tolist()
-    assert position == len(coded) - 1
-    assert encode_numbers(np.empty(0, int)) == b""

@@ -5,10 +5,6 @@ import pytest
 
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.sequences import (
-    decode_number,
-    decode_signed,
-    encode_number,
-    encode_signed,
     read_head,
     to_sequence,
 )
@@ -161,17 +157,6 @@ def test_with_a_value_that_is_not_finite_all_are_exact():
     sequence, back = restored(values, 0.1)
     assert sequence.head[0] == KINDS["bits"]
     assert back.tobytes() == values.tobytes()
-
-
-def test_numbers_take_the_bytes_that_they_need():
-    for number, size in ((0, 1), (127, 1), (128, 2), (2**63, 10), (2**64 - 1, 10)):
-        content = encode_number(number)
-        assert len(content) == size
-        assert decode_number(memoryview(b"?" + content + b"?"), 1) == (number, 1 + size)
-    extremes = np.array([0, -1, 63, -64, 2**63 - 1, -(2**63)], np.int64)
-    content = encode_signed(extremes)
-    assert len(content) == 4 + 10 + 10
-    assert decode_signed(memoryview(content), 0, 6)[0].tolist() == extremes.tolist()
 
 
 @pytest.mark.parametrize(
