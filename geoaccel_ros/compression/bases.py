@@ -46,6 +46,8 @@ _MAX_SPAN = 1024
 _MAX_STEPS = 4096
 # What grows less than this in a turn is no time; elevations that share an offset of it, in 2048ths.
 _MIN_TURN, _TIED = 64, 2
+# What lies between nodes of larger values would exceed int64 on the way.
+_MOST_TOLD = 2**53
 # Of a turn: what times may be off their azimuth's, half of them, before beams are told apart.
 _LOOSE = 1 / 16
 _ROUNDS = 4
@@ -207,7 +209,7 @@ def _azimuth_nodes(values: np.ndarray, cells: np.ndarray) -> bytes | None:
         stride = max(1, len(values) // sample)
         exact = values[::stride]
         low, high = int(exact.min()), int(exact.max())
-        if not _MIN_TURN <= high - low < 2**40:
+        if not _MIN_TURN <= high - low < 2**40 or max(-low, high) >= _MOST_TOLD:
             return None
         some, where = (exact - low).astype(np.float64), cells[:, ::stride]
         angles, elevations = _angles(where), _elevations(where) // _TIED + _LIMIT // _TIED

@@ -75,6 +75,16 @@ def test_times_follow_from_azimuths(is_reversed):
     assert len(content) < 600
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sign", [1, -1])
+def test_values_of_more_bits_than_nodes_have(sign):
+    """The bits of doubles that grow with the azimuth."""
+    cells, _, _ = sweep(columns=1000)
+    turned = np.arctan2(cells[1], cells[0]) / (2 * np.pi) % 1.0
+    content, _ = rest_of(sign * (2**62 + np.floor(1e6 * turned).astype(np.int64)), cells)
+    assert content[0] != AZIMUTH
+
+
 def test_noise_has_no_basis():
     cells, ring, _ = sweep()
     noise = np.random.default_rng(2).integers(0, 100, ring.size)
