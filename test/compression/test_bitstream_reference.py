@@ -153,7 +153,7 @@ def test_an_octree_of_scattered_points(octree, types):
 @pytest.mark.parametrize("motion", [0.0, 0.8])
 def test_an_octree_with_rings(octree, motion):
     xyz, ring = spinning(motion=motion)
-    times = np.random.default_rng(0).choice([1, 1, 1, 2, 3, 40], len(ring))
+    times = np.random.default_rng(0).choice([1, 1, 1, 2, 3, 4, 5, 40], len(ring))
     xyz, ring = np.repeat(xyz, times, axis=1), np.repeat(ring, times)
     _, sections = check(octree, cloud(xyz, ring=ring.astype("<u2")))
     assert sections["beams"][0] == 8
