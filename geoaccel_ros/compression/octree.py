@@ -4,14 +4,14 @@ Bit d of a byte says that child d exists; child d of a node appends the three bi
 node's Morton prefix. Levels are built from the leaves upwards, and coded from the root downwards,
 by OpenCL kernels.
 
-Section "occupancy", for a tree of two levels or more:
+Section "occupancy", for a tree of levels below its root:
 
 - binary logarithm of the nodes of a chunk, one byte;
 - the nodes of each level below the root and above the leaves, each an unsigned LEB128 number;
 - the events of the nodes (:mod:`.rans`), level by level; a level is cut into chunks.
 
-Section "multiplicity", where there are more points than cells: the events of the cells, in the same
-chunks. nodes.cl says which events a node and a cell have, and octree.cl and beams.cl what their
+Section "multiplicity", where there are more points than cells: the events of the cells, in chunks
+of 4096. nodes.cl says which events a node and a cell have, and octree.cl and beams.cl what their
 contexts go by; all of that is in integers.
 """
 
