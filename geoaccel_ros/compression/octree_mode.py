@@ -22,9 +22,9 @@ from geoaccel_ros.compression.rans import EntropyCoder
 
 _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
-# A sample of an eighth of the cells, in runs long enough that most have their neighbours, and how
-# many there have to be.
-_SAMPLE_BLOCK, _SAMPLE_EVERY, _SAMPLE_LEAST = 1024, 8, 4096
+# A sample of the cells is of runs long enough that most have their neighbours: so many runs, if that
+# is no more than this part of the cloud.
+_SAMPLE_BLOCK, _SAMPLE_BLOCKS, _SAMPLE_PART = 512, 12, 1 / 4
 # The sample is coded without beams; they save no more than this leaves.
 _BEAMS_SAVE = 0.75
 
@@ -183,9 +183,10 @@ class OctreeMode:
     def _estimate(self, cells: OccupiedCells, grid: Grid) -> float:
         """Return the bytes that geometry takes at least, by a sample; 0 where that says little."""
         with self._stage("estimate"):
-            leaves, count = self._sort.sample(cells, _SAMPLE_BLOCK, _SAMPLE_EVERY)
-            if count < _SAMPLE_LEAST:
+            every = cells.count // (_SAMPLE_BLOCK * _SAMPLE_BLOCKS)
+            if every * _SAMPLE_PART < 1:
                 return 0.0
+            leaves, count = self._sort.sample(cells, _SAMPLE_BLOCK, every)
             sections = self._octree.encode(leaves, count, None, grid.depth, grid.origin, None)
             size = sum(map(len, sections.values()))
             return _BEAMS_SAVE * size * cells.count / count
