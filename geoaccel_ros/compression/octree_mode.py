@@ -22,8 +22,8 @@ from geoaccel_ros.compression.rans import EntropyCoder
 
 _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
-# A sample of the cells is of runs long enough that most have their neighbours: so many runs, if that
-# is no more than this part of the cloud.
+# A sample is of runs of cells that are long enough for most to have their neighbours: so many runs,
+# if that is no more than this part of the cloud.
 _SAMPLE_BLOCK, _SAMPLE_BLOCKS, _SAMPLE_PART = 512, 12, 1 / 4
 # The sample is coded without beams; they save no more than this leaves.
 _BEAMS_SAVE = 0.75
