@@ -9,12 +9,19 @@ from tqdm import tqdm
 
 from geoaccel_ros.benchmark.compression_claims import best_peers, claims, claims_on_time
 from geoaccel_ros.benchmark.compression_clouds import MESSAGE, Cloud, cases, read_clouds
-from geoaccel_ros.benchmark.compression_contenders import Trial, codecs, geoaccel, largest_error
+from geoaccel_ros.benchmark.compression_contenders import (
+    OCTREE,
+    Trial,
+    codecs,
+    geoaccel,
+    largest_error,
+)
 from geoaccel_ros.benchmark.compression_integers import Unsuitable
 from geoaccel_ros.benchmark.compression_kernels import kernels
 from geoaccel_ros.benchmark.compression_peers import PEERS, ZSTD_OF_BYTES
 from geoaccel_ros.benchmark.compression_pictures import draw_distortion, draw_rates
-from geoaccel_ros.benchmark.compression_stages import sections, stages
+from geoaccel_ros.benchmark.compression_profile import open_device
+from geoaccel_ros.benchmark.compression_stages import last_levels, sections, stages
 from geoaccel_ros.benchmark.compression_sweep import sweep
 from geoaccel_ros.benchmark.interleaving import interleave, spread
 from geoaccel_ros.benchmark.options import positive_float
@@ -68,7 +75,8 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     """Encode and decode every cloud in each of its cases, all contenders in turn."""
     rows, swept, refused, by_section, kinds = [], [], [], [], {}
     clouds = read_clouds(options.cloud, options.data)
-    folder, own = None, {}
+    folder, own, by_level = None, {}, []
+    levels_device = open_device(options.device, options.threads) if options.stages else None
     # With None tqdm is silent where standard error is no terminal.
     with tqdm(clouds, "clouds", unit="", disable=None, leave=False) as progress:
         for cloud in progress:
@@ -83,7 +91,9 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
             for step, each in own.items():
                 rows += _measure(cloud, step, each, peers, options.repetitions, refused)
             if options.stages:
-                by_section += sections(cloud, own[options.step[0]])
+                first = own[options.step[0]]
+                by_section += sections(cloud, first)
+                by_level += last_levels(cloud, first[OCTREE], levels_device, folder)
             if options.sweep:
                 swept += sweep(cloud, options.device, options.threads, peers, folder)
     device = next(iter(own[options.step[0]].values())).device_name
@@ -96,6 +106,8 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     if options.stages:
         note = f"Bits a point at {options.step[0]:g} m."
         tables.append(Table("Bits by section of each cloud", by_section, note))
+        note += " Levels of the octree by the edge of their cells; x y z alone."
+        tables.append(Table("Bits by level of each cloud", by_level, note))
         tables += stages(options.device, options.threads, options.repetitions)
     if options.kernels:
         tables += kernels(options.device, options.threads, options.repetitions)

@@ -1,10 +1,11 @@
 """Where the time and the bits go: a million points by stage, section and level of the octree."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from geoaccel_ros.benchmark.compression_clouds import Cloud, cases
+from geoaccel_ros.benchmark.compression_clouds import XYZ, Cloud, cases
 from geoaccel_ros.benchmark.compression_contenders import OCTREE, SCAN, codecs
 from geoaccel_ros.benchmark.compression_profile import Profile, ProfiledModes, open_device
 from geoaccel_ros.benchmark.courtyard import map_courtyard
@@ -21,6 +22,8 @@ from geoaccel_ros.compression.rans import EntropyCoder, prior
 from geoaccel_ros.pointcloud.layout import coordinates
 
 POINTS = 1_000_000
+# Of each cloud's octree, so many are told one by one.
+_LAST_LEVELS = 5
 STEP = 0.01
 LOAD, BUILD, PREDICTION, RESIDUALS, STATISTICS, BITSTREAM = (
     "load and normalise", "octree", "prediction", "residuals", "entropy statistics", "bitstream",
@@ -175,6 +178,34 @@ def sections(cloud: Cloud, codecs: dict[str, Codec]) -> list[dict]:
     return rows
 
 
+def last_levels(
+    cloud: Cloud, codec: Codec, device: Device, tables: Path | None = None
+) -> list[dict]:
+    """Return the bits a point of the last levels of a cloud's octree, x y z alone; none if refused.
+
+    Parameters
+    ----------
+    cloud : Cloud
+    codec : Codec
+        Of mode octree.
+    device : Device
+    tables : Path or None
+        Those of ``codec``.
+    """
+    points, height = cases(cloud)[XYZ]
+    try:
+        stream = bitstream.unpack(memoryview(codec.encode(points, height)))
+    except CodecError:
+        return []
+    grid = stream.header.grid
+    shown = min(_LAST_LEVELS, grid.depth)
+    bits = _level_bits(device, stream, tables)[0] / len(points)
+    row = {"cloud": cloud.name, "coarser": float(bits[: grid.depth - shown].sum())}
+    for below in reversed(range(shown)):
+        row[f"{100 * grid.step * 2**below:g} cm"] = float(bits[grid.depth - 1 - below])
+    return [row]
+
+
 def _by_kernel(encoded: Sequence[Profile], decoded: Sequence[Profile]) -> list[dict]:
     """Return a row for each kernel of a stage that takes a hundredth of all kernels or more."""
     rows = []
@@ -238,7 +269,9 @@ def levels(
     return rows
 
 
-def _level_bits(device: Device, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+def _level_bits(
+    device: Device, stream: Stream, tables: Path | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the bits of each level's words (depth,), and the nodes of each (depth + 1,)."""
     depth, section = stream.header.grid.depth, stream.sections["occupancy"]
     beams = Beams.from_bytes(stream.sections["beams"]) if len(stream.sections["beams"]) else None
@@ -246,8 +279,8 @@ def _level_bits(device: Device, stream: Stream) -> tuple[np.ndarray, np.ndarray]
     inner, position = decode_counts(content, 1, depth - 1)
     sizes = np.concatenate([[1], inner, [stream.header.cells]])
     chunks = -(-sizes[:depth] // 2 ** int(content[0]))
-    tables = prior("octree_occupancy").reshape(KINDS, OCCUPANCY_CONTEXTS)
-    table = tables[kind_of(sizes, beams)]
+    of_kinds = prior("octree_occupancy", tables).reshape(KINDS, OCCUPANCY_CONTEXTS)
+    table = of_kinds[kind_of(sizes, beams)]
     opened = EntropyCoder(device).open(section[position:], int(chunks.sum()), table, "levels")
     ends = device.download(opened.chunk_words, opened.chunks + 1, "u4").astype(np.int64)
     return 16 * np.diff(ends[np.concatenate([[0], np.cumsum(chunks)])]), sizes

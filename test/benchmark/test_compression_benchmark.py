@@ -33,6 +33,7 @@ from geoaccel_ros.benchmark.compression_stages import (
     PUBLISHED_MS,
     by_section,
     by_stage,
+    last_levels,
     published_stages,
     sections,
     stages,
@@ -332,6 +333,10 @@ def test_sections_of_a_cloud_with_all_its_fields(message):
     for r in rows:
         assert r["all"] == pytest.approx(8 * len(own[r["contender"]].encode(message)) / 400)
         assert r["field ring"] > 0.0 and "nonfinite" not in r
+    (levels,) = last_levels(Cloud("m", message), own[OCTREE], open_device("auto", 1))
+    assert [*levels] == ["cloud", "coarser", "16 cm", "8 cm", "4 cm", "2 cm", "1 cm"]
+    # Alone in their cells: three bits a level tell where, and no context knows better.
+    assert levels["1 cm"] == pytest.approx(3.0, abs=0.2)
 
 
 def test_stages_of_a_small_map():
