@@ -113,7 +113,7 @@ def codecs():
 
 # The codecs keep no state between clouds, so one fixture may serve all examples.
 @pytest.mark.parametrize("mode", ["octree", "scan", "auto"])
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=clouds())
 def test_the_promise_holds_for_every_layout(codecs, mode, case):
     points, step = case

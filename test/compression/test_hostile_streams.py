@@ -133,17 +133,18 @@ def test_changes_of_single_bytes_under_right_checksums(decoder, stream):
     header_size = inspect(stream).bytes_by_section["header"]
     rng = np.random.default_rng(2)
     survived = 0
-    for position in [*range(5, header_size), *range(header_size, len(stream), 5)]:
+    for position in [*range(5, header_size), *range(header_size, len(stream), 11)]:
         damaged = bytearray(stream)
         damaged[position] ^= rng.integers(1, 256)
         survived += outcome(decoder, resealed(damaged, stream))
     # Changes of names, of the origin and the like do survive: checksums are for those.
-    assert 0 < survived < header_size + len(stream) // 4
+    assert 0 < survived < header_size + len(stream) // 8
 
 
 def test_extreme_numbers_anywhere_in_the_header(decoder, stream):
     header_size = inspect(stream).bytes_by_section["header"]
-    for position in range(5, header_size - 4):
+    # Every byte of the header proper; of names and tables, which repeat themselves, every third.
+    for position in [*range(5, 76), *range(76, header_size - 4, 3)]:
         for number in EXTREMES:
             for width in (4,) if number < 2**32 else (8,):
                 damaged = bytearray(stream)
@@ -155,7 +156,7 @@ def test_extreme_numbers_at_the_heads_of_sections(decoder, stream):
     header, sections = taken_apart(stream)
     for name, section in sections.items():
         for position in range(min(len(section), 12)):
-            for number in 0, 2**7, 2**31, 2**64 - 1:
+            for number in 0, 2**31, 2**64 - 1:
                 for width in 1, 8:
                     head = (number % 2 ** (8 * width)).to_bytes(width, "little")
                     mutant = section[:position] + head + section[position + width :]
