@@ -5,7 +5,7 @@
 // class"; larger ones share the last. So many, from class 1 on, have own contexts for the two bits below the leading.
 #define MAGNITUDE_CLASSES 32
 #define MANTISSA_CLASSES 12
-// Those after the zero flag's and the sign's.
+// Those after the zero flag's and one that is left out.
 #define INTEGER_CONTEXTS (2 + MAGNITUDE_CLASSES + 3 * MANTISSA_CLASSES)
 
 // The `bits` lowest bits of value, as often 0 as 1; at most 64.
@@ -19,20 +19,7 @@ ulong code_even_bits(coder_t *coder, ulong value, uint bits)
     return coded;
 }
 
-// A number of `bits` bits, highest first, a context for each prefix: 2^bits contexts from base.
-uint code_tree(coder_t *coder, uint base, uint value, uint bits)
-{
-    // Its leading one tells the prefixes apart.
-    const uint leading = 1u << bits;
-    uint node = 1;
-    while (node < leading) {
-        --bits;
-        node = node << 1 | code_bit(coder, base + node, value >> bits & 1);
-    }
-    return node - leading;
-}
-
-// A number that is not 0, with the contexts from base that follow the zero flag's and the sign's.
+// A number that is not 0.
 ulong code_magnitude(coder_t *coder, uint base, ulong magnitude)
 {
     uint class = 0;
@@ -58,14 +45,4 @@ ulong code_unsigned(coder_t *coder, uint base, ulong value)
     if (code_bit(coder, base, value == 0))
         return 0;
     return code_magnitude(coder, base + 2, value);
-}
-
-long code_integer(coder_t *coder, uint base, long value)
-{
-    if (code_bit(coder, base, value == 0))
-        return 0;
-    const uint negative = code_bit(coder, base + 1, value < 0);
-    // Unsigned, so that the lowest number's magnitude is right too.
-    const ulong magnitude = code_magnitude(coder, base + 2, value < 0 ? 0 - (ulong)value : (ulong)value);
-    return (long)(negative ? 0 - magnitude : magnitude);
 }
