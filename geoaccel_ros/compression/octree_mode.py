@@ -22,10 +22,10 @@ from geoaccel_ros.compression.rans import EntropyCoder
 
 _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
-# A sample is of runs of cells that are long enough for most to have their neighbours: so many runs,
-# if that is no more than this part of the cloud.
-_SAMPLE_BLOCK, _SAMPLE_BLOCKS, _SAMPLE_PART = 512, 12, 1 / 4
-# The sample is coded without beams; they save no more than this leaves.
+# A sample is of runs of cells, long enough for most to have their neighbours: of so many, if that
+# is no more than a quarter of the cloud.
+_RUN, _ESTIMATE_RUNS, _BEAMS_RUNS, _LEAST_EVERY = 512, 12, 6, 4
+# An estimate is made without beams; they save no more than this leaves.
 _BEAMS_SAVE = 0.75
 
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -101,12 +101,14 @@ class OctreeMode:
         )
         with self._stage("beams"):
             beams = fit_beams(cloud.xyz, grid.step, _rings(cloud))
+            if beams and not self._pay(beams, cells, grid):
+                beams = None
         with self._stage("octree"):
             sections = self._octree.encode(
                 cells.leaves, cells.count, multiplicity, grid.depth, grid.origin, beams
             )
         sections["beams"] = beams.to_bytes() if beams else b""
-        if limit is not None and sum(map(len, sections.values())) > limit:
+        if limit is not None and _size(sections) > limit:
             return None
         with self._stage("fields"):
             if header.attributes:
@@ -183,13 +185,29 @@ class OctreeMode:
     def _estimate(self, cells: OccupiedCells, grid: Grid) -> float:
         """Return the bytes that geometry takes at least, by a sample; 0 where that says little."""
         with self._stage("estimate"):
-            every = cells.count // (_SAMPLE_BLOCK * _SAMPLE_BLOCKS)
-            if every * _SAMPLE_PART < 1:
+            sample = self._sample(cells, _ESTIMATE_RUNS)
+            if sample is None:
                 return 0.0
-            leaves, count = self._sort.sample(cells, _SAMPLE_BLOCK, every)
-            sections = self._octree.encode(leaves, count, None, grid.depth, grid.origin, None)
-            size = sum(map(len, sections.values()))
-            return _BEAMS_SAVE * size * cells.count / count
+            return _BEAMS_SAVE * self._sampled_size(sample, cells, grid, None)
+
+    def _pay(self, beams: Beams, cells: OccupiedCells, grid: Grid) -> bool:
+        """Tell whether beams save more than their own bytes: a grid's rows are cones too."""
+        sample = self._sample(cells, _BEAMS_RUNS) or (cells.leaves, cells.count)
+        with_beams = self._sampled_size(sample, cells, grid, beams) + len(beams.to_bytes())
+        return with_beams < self._sampled_size(sample, cells, grid, None)
+
+    def _sample(self, cells: OccupiedCells, runs: int) -> tuple[cl.Buffer, int] | None:
+        """Return cells of so many runs, and their number; None if they are much of the cloud."""
+        every = cells.count // (_RUN * runs)
+        return self._sort.sample(cells, _RUN, every) if every >= _LEAST_EVERY else None
+
+    def _sampled_size(
+        self, sample: tuple[cl.Buffer, int], cells: OccupiedCells, grid: Grid, beams: Beams | None
+    ) -> float:
+        """Return the bytes that all cells take, by a sample of them."""
+        leaves, count = sample
+        sections = self._octree.encode(leaves, count, None, grid.depth, grid.origin, beams)
+        return _size(sections) * cells.count / count
 
     def _points(
         self, header: Header, codes: cl.Buffer, count: int, multiplicity: np.ndarray | None
@@ -215,6 +233,10 @@ class OctreeMode:
             sections, header.finite, header.cells, header.grid.depth, header.grid.origin, beams,
             levels,
         )  # fmt: skip
+
+
+def _size(sections: dict[str, bytes]) -> int:
+    return sum(map(len, sections.values()))
 
 
 def _rings(cloud: Cloud) -> np.ndarray | None:

@@ -330,6 +330,15 @@ def test_auto_falls_back_on_the_mode_that_can():
     assert inspect(Codec(CodecConfig()).encode(points)).mode == "scan"
 
 
+def test_beams_are_stored_where_they_pay(octree):
+    rings = octree.encode(ordered_scan(rings=32))
+    assert inspect(rings).bytes_by_section["beams"] > 0
+    # A plane's rows look like rings, but tell less than they cost.
+    x, y = np.meshgrid(np.linspace(0, 2, 100), np.linspace(-1, 1, 100))
+    plane = octree.encode(cloud(np.stack([x, y, 0.5 * x + 0.5 * y], axis=2).reshape(-1, 3)))
+    assert inspect(plane).bytes_by_section["beams"] == 0
+
+
 def test_a_scan_keeps_order_and_rows(scan):
     points = ordered_scan()
     points["x"][[5, 77, 4000]] = np.nan
