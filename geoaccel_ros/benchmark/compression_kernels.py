@@ -4,7 +4,12 @@ import numpy as np
 
 from geoaccel_ros.benchmark.compression_layouts import layouts
 from geoaccel_ros.benchmark.compression_neighbours import memories, predictions
-from geoaccel_ros.benchmark.compression_profile import Profile, ProfiledModes, open_device
+from geoaccel_ros.benchmark.compression_profile import (
+    WARM_ROUNDS,
+    Profile,
+    ProfiledModes,
+    open_device,
+)
 from geoaccel_ros.benchmark.compression_stages import POINTS, STEP
 from geoaccel_ros.benchmark.courtyard import map_courtyard
 from geoaccel_ros.benchmark.report import Table
@@ -33,6 +38,9 @@ def kernels(device: str, threads: int, repetitions: int, points: int = POINTS) -
     order = np.argsort(codes, kind="stable")
     cells = grid.cells(xyz)[:, order].astype(np.int64)
     values = cloud["intensity"][order].astype(np.int64)
+    if opened.group_sizes is not None:
+        # So that groups have the sizes that are found for them.
+        predictions(opened, cells, values, WARM_ROUNDS)
     return [
         group_sizes(device, threads, repetitions, cloud),
         predictions(opened, cells, values, repetitions),

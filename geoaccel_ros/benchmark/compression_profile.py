@@ -24,7 +24,7 @@ from geoaccel_ros.compression.scan_mode import ScanMode
 
 # A GPU tries up to seven sizes of each kernel's work-groups three times, and launches made for that
 # are not kept.
-_WARM_ROUNDS = 25
+WARM_ROUNDS = 25
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class ProfiledModes:
     def warm_up(self, points: np.ndarray) -> dict[str, bytes]:
         """Let kernels be compiled and groups be measured; return the streams by mode."""
         streams = {}
-        for _ in range(1 if self.device.group_sizes is None else _WARM_ROUNDS):
+        for _ in range(1 if self.device.group_sizes is None else WARM_ROUNDS):
             for mode in "octree", "scan":
                 streams[mode], _ = self.encode(points, mode)
                 self.decode(streams[mode])

@@ -65,6 +65,9 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
         If no OpenCL device matches.
     """
     cloud = map_courtyard(points)
+    # First, so that groups have the sizes that are found for them, which are kept on disk.
+    modes = ProfiledModes(open_device(device, threads), STEP)
+    stream = modes.warm_up(cloud)["octree"]
     own = codecs(STEP, device, threads)
     streams = {name: codec.encode(cloud) for name, codec in own.items()}
     runs = {}
@@ -80,8 +83,6 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
             {"contender": name, "direction": direction, "stage": stage, "ms": ms}
             for stage, ms in parts.items()
         ]
-    modes = ProfiledModes(open_device(device, threads), STEP)
-    stream = modes.warm_up(cloud)["octree"]
     encoded = [modes.encode(cloud, "octree")[1] for _ in range(repetitions)]
     decoded = [modes.decode(stream) for _ in range(repetitions)]
     note = f"{len(cloud)} points of a map, x y z intensity, at {STEP:g} m, on "
