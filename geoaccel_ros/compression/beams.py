@@ -99,6 +99,14 @@ class Beams:
         """Whether there are knots."""
         return bool(self.tilts.any() or self.offsets.any() or self.shifts.any())
 
+    def gap(self, xyz: np.ndarray, step: float) -> float:
+        """Return how many cells neighbouring rings are apart at the median distance of points."""
+        if len(self.slopes) < _MIN_BEAMS:
+            return 0.0
+        stride = xyz.shape[1] // _SAMPLE | 1
+        distance = np.median(np.hypot(xyz[0, ::stride], xyz[1, ::stride]))
+        return float(np.median(np.diff(self.slopes)) / _SLOPE * distance / step)
+
     def to_bytes(self) -> bytes:
         """Return the section."""
         values = [np.diff(self.slopes, prepend=0), np.diff(self.heights, prepend=0)]

@@ -25,6 +25,8 @@ _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 # A sample is of runs of cells, long enough for most to have their neighbours: of so many, if that
 # is no more than a quarter of the cloud.
 _RUN, _ESTIMATE_RUNS, _BEAMS_RUNS, _LEAST_EVERY = 512, 12, 6, 4
+# In a cloud of so many cells, rings that are so many cells apart tell much of a point's height.
+_MANY_CELLS, _WIDE_GAP = 2**14, 2.5
 # An estimate is made without beams; they save no more than this leaves.
 _BEAMS_SAVE = 0.75
 
@@ -101,7 +103,7 @@ class OctreeMode:
         )
         with self._stage("beams"):
             beams = fit_beams(cloud.xyz, grid.step, _rings(cloud))
-            if beams and not self._pay(beams, cells, grid):
+            if beams and not self._pay(beams, cloud, cells, grid):
                 beams = None
         with self._stage("octree"):
             sections = self._octree.encode(
@@ -190,8 +192,10 @@ class OctreeMode:
                 return 0.0
             return _BEAMS_SAVE * self._sampled_size(sample, cells, grid, None)
 
-    def _pay(self, beams: Beams, cells: OccupiedCells, grid: Grid) -> bool:
+    def _pay(self, beams: Beams, cloud: Cloud, cells: OccupiedCells, grid: Grid) -> bool:
         """Tell whether beams save more than their own bytes: a grid's rows are cones too."""
+        if cells.count >= _MANY_CELLS and beams.gap(cloud.xyz, grid.step) >= _WIDE_GAP:
+            return True
         sample = self._sample(cells, _BEAMS_RUNS) or (cells.leaves, cells.count)
         with_beams = self._sampled_size(sample, cells, grid, beams) + len(beams.to_bytes())
         return with_beams < self._sampled_size(sample, cells, grid, None)
