@@ -110,7 +110,7 @@ def claims(rows: Sequence[dict], kinds: dict[str, frozenset[str]]) -> Table:
                     "ratio": ratio,
                     "must": claim.must,
                     "aim": claim.aim,
-                    "held": _held(ratio, claim.must, claim.aim),
+                    "held": held(ratio, claim.must, claim.aim),
                 }
             )
     note = "Ratios of bits a point, ours to the best of the peers that a claim names."
@@ -135,7 +135,7 @@ def claims_on_time(rows: Sequence[dict], kinds: dict[str, frozenset[str]], devic
                     "ms": row[name],
                     "must": must,
                     "aim": aim,
-                    "held": _held(row[name]["median"], must, aim),
+                    "held": held(row[name]["median"], must, aim),
                 }
             )
     note = f"Claimed of two cores by PoCL; measured on {device}."
@@ -159,5 +159,5 @@ def _best(group: Sequence[dict], names: Sequence[str]) -> dict | None:
     return min(chosen, key=lambda row: row["bits_per_point"], default=None)
 
 
-def _held(value: float, must: float, aim: float) -> str:
+def held(value: float, must: float, aim: float) -> str:
     return "aim" if value <= aim else "must" if value <= must else "no"
