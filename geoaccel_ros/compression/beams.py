@@ -221,9 +221,18 @@ def fit_beams(
         cones = _fit_ground(azimuth, z, rho)
     if cones is None:
         return None
-    a, b, (tilts, offsets, shifts) = cones
+    a, b, knots = cones
     slope, height = _SLOPE, _HEIGHT / step
-    values = (a * slope, b * height, tilts * slope, offsets * height, shifts * height)
+    told = a * slope, b * height
+    bends = [knots[0] * slope, knots[1] * height, knots[2] * height]
+    # What the stream has no room for: rings that point straight up, say.
+    kept = (np.abs(told[0]) < _MAX_SLOPE) & (np.abs(told[1]) < _MAX_HEIGHT)
+    limits = _MAX_SLOPE, _MAX_HEIGHT, _MAX_HEIGHT
+    if not kept.any() or not all(
+        np.abs(bend).max() < limit for bend, limit in zip(bends, limits, strict=True)
+    ):
+        return None
+    values = [values[kept] for values in told] + bends
     return Beams(*(np.rint(value).astype(np.int64) for value in values))
 
 

@@ -339,6 +339,23 @@ def test_beams_are_stored_where_they_pay(octree):
     assert inspect(plane).bytes_by_section["beams"] == 0
 
 
+@pytest.mark.parametrize("highest", [80, 88, 89, 90])
+def test_beams_that_point_up_are_left_out(octree, highest):
+    elevation = np.radians(np.linspace(0, highest, 32))[:, None]
+    azimuth = np.linspace(0, 2 * np.pi, 900, endpoint=False)[None]
+    ranges = 30 + 0.01 * np.random.default_rng(0).normal(size=(32, 900))
+    rho, z = ranges * np.cos(elevation), ranges * np.sin(elevation)
+    dome = np.stack([rho * np.cos(azimuth), rho * np.sin(azimuth), z + 0 * azimuth], axis=2)
+    points = cloud(dome.reshape(-1, 3), [*XYZ, ("ring", "<u2")])
+    points["ring"] = np.repeat(np.arange(32), 900)
+    check_promise(octree, points, 0.01)
+    assert inspect(octree.encode(points)).bytes_by_section["beams"] > 0
+
+
+def test_identical_points_at_the_finest_step():
+    check_promise(Codec(CodecConfig(mode="octree", step=1e-6)), cloud([[1.2345] * 3] * 100), 1e-6)
+
+
 def test_a_scan_keeps_order_and_rows(scan):
     points = ordered_scan()
     points["x"][[5, 77, 4000]] = np.nan
