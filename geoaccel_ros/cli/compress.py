@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from geoaccel_ros.compression.codec import (
     inspect,
 )
 from geoaccel_ros.compression.distortion import distortion
-from geoaccel_ros.pointcloud.files import PointFileError, read_points, write_points
+from geoaccel_ros.pointcloud.files import (
+    PointFileError,
+    losses,
+    read_height,
+    read_points,
+    write_points,
+)
 
 
 def add_parsers(subparsers: argparse._SubParsersAction) -> None:
@@ -77,11 +84,14 @@ def _compress(args: argparse.Namespace) -> int:
         raise UserError("--output is where --sweep draws: give both")
     if args.sweep and (config.is_lossless or config.targets):
         raise UserError("--sweep goes through steps: leave out targets and lossless x y z")
+    if args.sweep and config.max_depth < CodecConfig.max_depth:
+        raise UserError("--sweep goes through steps, which --max-depth enlarges: leave it out")
+    _check_distinct(args.input, args.stream)
     picture = picture_path(args.stream, args.output) if args.sweep else None
     codec = _codec(config)
-    points = _read_cloud(args.input)
+    points, height = _read_cloud(args.input)
     try:
-        stream = codec.encode(points)
+        stream = codec.encode(points, height)
         stages = codec.stages_ms
         decoded, _ = codec.decode(stream)
         order = codec.order(points, stream)
@@ -110,20 +120,29 @@ def _compress(args: argparse.Namespace) -> int:
 
 
 def _decompress(args: argparse.Namespace) -> int:
+    _check_distinct(args.input, args.output)
     codec = _codec(CodecConfig(**configuration(args, DeviceConfig).as_dict()))
     stream = _read_stream(args.input)
     try:
         if args.level is None:
-            points, _ = codec.decode(stream)
+            points, height = codec.decode(stream)
         else:
-            points = codec.decode_level(stream, args.level)
+            height, points = 1, codec.decode_level(stream, args.level)
         info = inspect(stream)
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
     try:
-        write_points(args.output, points)
+        # A message without points may have no rows either; a file has one.
+        write_points(args.output, points, max(height, 1))
     except PointFileError as error:
         raise UserError(str(error)) from None
+    lost = losses(args.output, points)
+    if lost:
+        print(
+            f"geoaccel decompress: '{args.output}' is float32 x y z intensity: {'; '.join(lost)} "
+            "(.npy, .pcd and .ply keep all)",
+            file=sys.stderr,
+        )
     result = {"points": len(points), "bytes": points.nbytes}
     if args.level is not None:
         result["cell"] = info.step * 2 ** (info.depth - args.level)
@@ -147,9 +166,19 @@ def _codec(config: CodecConfig) -> Codec:
         raise UserError(str(error)) from None
 
 
-def _read_cloud(path: str) -> np.ndarray:
+def _check_distinct(source: str, target: str) -> None:
     try:
-        return read_points(path)
+        is_same = os.path.samefile(source, target)
+    except OSError:
+        return
+    if is_same:
+        raise UserError(f"'{target}' is the input, which would be overwritten: name another output")
+
+
+def _read_cloud(path: str) -> tuple[np.ndarray, int]:
+    """Return a cloud and its rows."""
+    try:
+        return read_points(path), read_height(path)
     except PointFileError as error:
         raise UserError(str(error)) from None
 
@@ -174,7 +203,8 @@ def _report(args: argparse.Namespace, result: dict) -> int:
         write_json(result, args.json)
     if args.json != "-":
         for name, value in result.items():
-            print(f"{name:17} {_text(value)}", file=sys.stdout)
+            if value != {}:
+                print(f"{name:17} {_text(value)}", file=sys.stdout)
     return 0
 
 

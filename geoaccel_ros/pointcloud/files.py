@@ -9,7 +9,15 @@ from geoaccel_ros.pointcloud.formats import kitti_bin, las, npy, pcd, ply, text
 from geoaccel_ros.pointcloud.formats.malformed import Malformed
 from geoaccel_ros.pointcloud.layout import from_xyz
 
-__all__ = ["EmptyPointFile", "PointFileError", "from_xyz", "read_points", "write_points"]
+__all__ = [
+    "EmptyPointFile",
+    "PointFileError",
+    "from_xyz",
+    "losses",
+    "read_height",
+    "read_points",
+    "write_points",
+]
 
 _READERS = {
     ".bin": kitti_bin.read,
@@ -82,15 +90,45 @@ def read_points(path: str | Path) -> np.ndarray:
     return points
 
 
-def write_points(path: str | Path, points: np.ndarray) -> None:
+def read_height(path: str | Path) -> int:
+    """Return how many rows a cloud has that :func:`read_points` reads; 1 unless a .pcd has more.
+
+    Raises
+    ------
+    PointFileError
+        If the file cannot be read, or is no PCD though it is called so.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".pcd":
+        return 1
+    try:
+        return pcd.read_height(path)
+    except OSError as error:
+        raise _refusal(path, error.strerror or error) from None
+    except Malformed as error:
+        raise _refusal(path, error) from None
+
+
+def losses(path: str | Path, points: np.ndarray) -> list[str]:
+    """Return what :func:`write_points` would lose of a cloud, each in a few words; only of a .bin.
+
+    Fields that are left out, and by how much float32 rounds values.
+    """
+    return kitti_bin.losses(points) if Path(path).suffix.lower() == ".bin" else []
+
+
+def write_points(path: str | Path, points: np.ndarray, height: int = 1) -> None:
     """Write a cloud in the format that the suffix names: .bin, .npy, .pcd or .ply (binary).
 
-    A .bin keeps x, y, z and intensity (0 where there is none) as float32; the others keep all.
+    A .bin keeps x, y, z and intensity (0 where there is none) as float32 (:func:`losses` tells what
+    that costs); the others keep all. Rows are kept by .pcd alone.
 
     Parameters
     ----------
     path : str or Path
     points : structured ndarray (N,) with x, y and z
+    height : int
+        Rows of an organised cloud; N is a multiple of it.
 
     Raises
     ------
@@ -106,7 +144,10 @@ def write_points(path: str | Path, points: np.ndarray) -> None:
             f"{path}: cannot write a cloud as '{path.suffix}' (can be written: {known})"
         )
     try:
-        writer(path, points)
+        if writer is pcd.write:
+            writer(path, points, height)
+        else:
+            writer(path, points)
     except OSError as error:
         raise _refusal(path, error.strerror or error) from None
     except Malformed as error:

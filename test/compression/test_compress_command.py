@@ -9,6 +9,7 @@ import pytest
 from geoaccel_ros.cli import compress
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.pointcloud.files import read_height, read_points, write_points
 
 DTYPE = [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<f4")]
 
@@ -102,6 +103,53 @@ def test_the_mode_is_the_one_asked_for(cloud, tmp_path, capsys):
     assert np.array_equal(points["intensity"], decoded["intensity"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "height"),
+    [(["--mode", "scan"], 40), (["--lossless", "x,y,z"], 40), (["--mode", "octree"], 1)],
+)
+def test_rows_of_an_organised_pcd(cloud, tmp_path, capsys, arguments, height):
+    source, stream, back = tmp_path / "rows.pcd", tmp_path / "rows.gac", tmp_path / "back.pcd"
+    points = np.load(cloud)
+    write_points(source, points, 40)
+    run("compress", source, stream, *arguments)
+    assert result_of(capsys, "inspect", stream)["height"] == height
+    run("decompress", stream, back)
+    assert read_height(back) == height
+    decoded = read_points(back)
+    if height == 40:
+        assert np.array_equal(points["intensity"], decoded["intensity"])
+    assert sorted(points["intensity"]) == sorted(decoded["intensity"])
+
+
+def test_what_a_bin_loses_is_told(cloud, tmp_path, capsys):
+    stream, source = tmp_path / "utm.gac", tmp_path / "utm.npy"
+    points = np.zeros(2, [("x", "f8"), ("y", "f8"), ("z", "f8"), ("ring", "u2")])
+    points["y"] = 5_403_548.12
+    np.save(source, points)
+    run("compress", source, stream)
+    capsys.readouterr()
+    run("decompress", stream, tmp_path / "utm.bin")
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "utm.bin" in told and "no ring; y is up to 0.12 off" in told
+    run("decompress", stream, tmp_path / "utm.ply")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_input_is_not_overwritten(cloud, tmp_path):
+    stream = tmp_path / "stream.npy"
+    run("compress", cloud, stream)
+    (tmp_path / "link.npy").symlink_to(cloud)
+    for command, source, target in [
+        ("compress", cloud, cloud),
+        ("compress", cloud, tmp_path / "link.npy"),
+        ("decompress", stream, stream),
+    ]:
+        before = source.read_bytes()
+        with pytest.raises(UserError, match=f"{target.name}' is the input") as caught:
+            run(command, source, target)
+        assert "\n" not in str(caught.value) and source.read_bytes() == before
+
+
 @pytest.mark.parametrize("lossless", [["x,y,z"], ["x", "--lossless", "y,z"]])
 def test_fields_are_lossless_by_a_list_or_one_by_one(cloud, tmp_path, capsys, lossless):
     stream, back = tmp_path / "cloud.gapc", tmp_path / "back.npy"
@@ -139,6 +187,9 @@ def test_a_level_of_an_octree_alone(cloud, tmp_path, capsys):
     run("compress", cloud, stream, "--mode", "octree", "--step", "0.02")
     depth = result_of(capsys, "inspect", stream)["depth"]
     result = result_of(capsys, "decompress", stream, back, "--level", depth - 5)
+    run("decompress", stream, back, "--level", depth - 5)
+    # No name is printed without a value.
+    assert all(len(line.split()) > 1 for line in capsys.readouterr().out.splitlines())
     cells, points = np.load(back), np.load(cloud)
     assert result["points"] == len(cells) < len(points)
     assert result["cell"] == 0.02 * 2**5
@@ -198,6 +249,7 @@ def test_mistakes_are_one_line(cloud, tmp_path):
         (["compress", cloud, out, "--output", tmp_path], "--output is where --sweep draws"),
         (["compress", cloud, out, "--sweep", "--target-mean-error", "1"], "leave out targets"),
         (["compress", cloud, out, "--sweep", "--lossless", "x,y,z"], "leave out targets and loss"),
+        (["compress", cloud, out, "--sweep", "--max-depth", "9"], "max-depth enlarges: leave it"),
         (["compress", cloud, out, "--sweep", "--output", cloud], "cannot make folder.*cloud.npy"),
         (["compress", utm, tmp_path / "o", "--sweep", "--step", "9"], "utm.npy': x reaches 7e.07"),
         (["compress", cloud, tmp_path / "no" / "folder"], "cannot write.*folder"),

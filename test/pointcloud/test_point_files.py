@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoaccel_ros.pointcloud.files import PointFileError, from_xyz, read_points, write_points
+from geoaccel_ros.pointcloud.files import (
+    PointFileError,
+    from_xyz,
+    losses,
+    read_height,
+    read_points,
+    write_points,
+)
 from geoaccel_ros.pointcloud.layout import coordinates
 from geoaccel_ros.pointcloud.times import point_times
 
@@ -60,6 +67,50 @@ def test_bin_keeps_four_floats(tmp_path):
     assert_same_fields(found, sample())
     write_points(tmp_path / "xyz.bin", from_xyz(np.ones((3, 3))))
     assert read_points(tmp_path / "xyz.bin")["intensity"].tolist() == [0.0] * 3
+
+
+def test_what_a_bin_loses_is_told():
+    points = np.zeros(3, [("x", "f8"), ("y", "f8"), ("z", "f4"), ("intensity", "u4"), ("t", "u4")])
+    # There float32 counts in halves, and 2**24 + 1 is no float32.
+    points["x"] = [5_403_548.125, np.nan, 1.0]
+    points["intensity"] = 2**24 + 1
+    assert losses("a.bin", points) == ["no t", "x is up to 0.12 off", "intensity is up to 1 off"]
+    assert losses("a.pcd", points) == losses("a.npy", points) == losses("a.ply", points) == []
+    assert losses("a.BIN", from_xyz(np.ones((3, 3)))) == []
+
+
+def test_rows_of_an_organised_pcd(tmp_path):
+    path = tmp_path / "cloud.pcd"
+    write_points(path, sample(50), 5)
+    assert b"\nWIDTH 10\nHEIGHT 5\n" in path.read_bytes()
+    assert read_height(path) == 5
+    assert_same_fields(read_points(path), sample(50))
+    write_points(path, sample(50))
+    assert b"\nWIDTH 50\nHEIGHT 1\n" in path.read_bytes()
+    assert read_height(path) == 1
+    for suffix in (".npy", ".ply", ".bin"):
+        write_points(tmp_path / f"cloud{suffix}", sample(50), 5)
+        assert read_height(tmp_path / f"cloud{suffix}") == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "height"),
+    [
+        (b"WIDTH 10\nHEIGHT 5", 5),
+        (b"WIDTH 10\nHEIGHT 4", 1),
+        (b"WIDTH 10\nHEIGHT 0", 1),
+        (b"WIDTH -10\nHEIGHT -5", 1),
+        (b"WIDTH 10\nHEIGHT five", 1),
+        (b"WIDTH 10\nHEIGHT", 1),
+        (b"VERSION 0.7", 1),
+    ],
+)
+def test_rows_that_do_not_give_the_points_are_one(tmp_path, size, height):
+    path = tmp_path / "cloud.pcd"
+    write_points(path, sample(50))
+    path.write_bytes(path.read_bytes().replace(b"WIDTH 50\nHEIGHT 1", size))
+    assert read_height(path) == height
+    assert len(read_points(path)) == 50
 
 
 def test_big_endian_is_written_little_endian(tmp_path):
@@ -340,6 +391,7 @@ def test_real_nuscenes_bin():
 @needs_data
 def test_real_organised_compressed_pcd():
     found = read_points(DATA / "varied_clouds" / "kinect_mosd_learn0.pcd")
+    assert read_height(DATA / "varied_clouds" / "kinect_mosd_learn0.pcd") == 480
     assert len(found) == 307200 and int(np.isnan(found["x"]).sum()) == 124908
     assert found["rgba"].dtype == np.uint32
 

@@ -23,6 +23,22 @@ def read(path: Path) -> np.ndarray:
     return np.frombuffer(raw, dtype)
 
 
+def losses(points: np.ndarray) -> list[str]:
+    """Return what :func:`write` does not keep of a cloud, each in a few words."""
+    found = []
+    dropped = [name for name in points.dtype.names if name not in XYZI.names]
+    if dropped:
+        found.append(f"no {', '.join(dropped)}")
+    for name in XYZI.names:
+        if name in points.dtype.names:
+            values = points[name][np.isfinite(points[name])].astype(np.float64)
+            with np.errstate(over="ignore"):
+                error = np.max(np.abs(values.astype(np.float32) - values), initial=0)
+            if error:
+                found.append(f"{name} is up to {error:.2g} off")
+    return found
+
+
 def write(path: Path, points: np.ndarray) -> None:
     """Write x, y, z and intensity, 0 where there is none."""
     packed = np.zeros(len(points), XYZI)

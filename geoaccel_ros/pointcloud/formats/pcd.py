@@ -52,8 +52,19 @@ def read(path: Path) -> np.ndarray:
     raise Malformed(f"unknown DATA {encoding!r} (known: ascii, binary, binary_compressed)")
 
 
-def write(path: Path, points: np.ndarray) -> None:
-    """Write every field, binary."""
+def read_height(path: Path) -> int:
+    """Return the rows; 1 where HEIGHT and WIDTH do not give POINTS, by which :func:`read` goes."""
+    with path.open("rb") as file:
+        header, _, _ = _header(file.read(_HEADER_LIMIT))
+    try:
+        height, width, number = (int(header[key][0]) for key in ("HEIGHT", "WIDTH", "POINTS"))
+    except (KeyError, ValueError, IndexError):
+        return 1
+    return height if height > 0 and height * width == number else 1
+
+
+def write(path: Path, points: np.ndarray, height: int) -> None:
+    """Write every field, binary, in as many rows."""
     records = packed(points)
     if _PADDING in records.dtype.names:
         raise Malformed(f"a field is called {_PADDING}, which PCD takes for padding")
@@ -65,7 +76,7 @@ def write(path: Path, points: np.ndarray) -> None:
         f"SIZE {' '.join(str(base.itemsize) for base in bases)}\n"
         f"TYPE {' '.join(base.kind.upper() for base in bases)}\n"
         f"COUNT {' '.join(map(str, counts))}\n"
-        f"WIDTH {len(records)}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
+        f"WIDTH {len(records) // height}\nHEIGHT {height}\nVIEWPOINT 0 0 0 1 0 0 0\n"
         f"POINTS {len(records)}\nDATA binary\n"
     )
     path.write_bytes(header.encode() + records.tobytes())
