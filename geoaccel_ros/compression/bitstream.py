@@ -12,7 +12,7 @@ import numpy as np
 
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.field_table import attributes_of, pack_fields, unpack_fields
-from geoaccel_ros.compression.grid import MAX_DEPTH, Grid, check_grid
+from geoaccel_ros.compression.grid import MAX_DEPTH, SCAN_REACH, Grid, check_grid
 from geoaccel_ros.pointcloud.layout import LayoutError
 
 MAGIC = b"GAPC"
@@ -25,8 +25,6 @@ _GEOMETRY = {
     MODE_SCAN: ("lines", "geometry"),
     MODE_LOSSLESS: ("lines",),
 }
-# Cells of a scan are within so many of its origin.
-_SCAN_REACH = 2**31
 
 # magic, version, mode, fields, point_step, height, points, source points, non-finite points, cells,
 # depth, step, origin
@@ -151,7 +149,7 @@ def _unpack(view: memoryview) -> Stream:
     header_size = position
     _check_counts(header)
     if mode != MODE_LOSSLESS:
-        reach = 2**depth if mode == MODE_OCTREE else _SCAN_REACH
+        reach = 2**depth if mode == MODE_OCTREE else SCAN_REACH
         check_grid(grid, reach, [dtype[axis] for axis in "xyz"])
     if position + sum(length for length, _ in rows) != len(view):
         raise CodecError("truncated stream: its sections do not fill it")

@@ -165,6 +165,8 @@ class CodecConfig(DeviceConfig, FieldsConfig):
         targets = self.targets
         if len(targets) > 1:
             raise ConfigurationError(f"only one of {' and '.join(targets)} can be met: set one")
+        if targets and self.max_depth < 21:
+            raise ConfigurationError(f"{targets[0]} and max_depth would both choose the step")
         if self.mode == "scan" and (self.duplicates == "merge" or self.max_depth < 21):
             raise ConfigurationError(
                 "duplicates and max_depth belong to mode octree, not to mode scan"
@@ -410,12 +412,12 @@ class Codec:
             As :meth:`encode` and :meth:`decode`.
         """
         view, version = _version_of(data)
-        if version == 1:
-            header = version1.unpack(view)
-        else:
-            header = self._unpack(view).header
-            if header.mode != MODE_OCTREE:
-                return np.arange(header.points)
+        header = version1.unpack(view) if version == 1 else self._unpack(view).header
+        encoded = header.points if version == 1 else header.source_points
+        if len(points) != encoded:
+            raise CodecError(f"the stream is of {encoded} points, the cloud has {len(points)}")
+        if version > 1 and header.mode != MODE_OCTREE:
+            return np.arange(header.points)
         self._check_cloud(points, 1)
         cloud = Cloud.of(points, 1)
         cells = self._octree.cells(cloud, header.grid)
@@ -489,8 +491,9 @@ class Codec:
             of_a_byte = config.clouds_per_s
         slope = _BITS_OF_A_DOUBLING / 8 * len(cloud.points) * of_a_byte
         step = step_for(
-            lambda step: of_a_byte * len(stream_of(step)), target, config.step, slope, what
-        )
+            lambda step: of_a_byte * len(stream_of(step)), target, config.step, slope, what,
+            is_budget=True,
+        )  # fmt: skip
         return streams[step]
 
     def _stream_of(self, data: bytes, *modes: int) -> Stream:
@@ -498,7 +501,8 @@ class Codec:
         stream = self._unpack(view) if version == bitstream.VERSION else None
         if stream is None or stream.header.mode not in modes:
             wanted = " or ".join(MODE_NAMES[mode] for mode in modes)
-            raise CodecError(f"not a stream of version 2 and mode {wanted}")
+            found = "version 1" if stream is None else f"mode {MODE_NAMES[stream.header.mode]}"
+            raise CodecError(f"a stream of {found}, where one of mode {wanted} is needed")
         return stream
 
     def _unpack(self, view: memoryview) -> Stream:

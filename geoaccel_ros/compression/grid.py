@@ -9,8 +9,9 @@ from geoaccel_ros.compression.errors import CodecError
 
 # A Morton code of 64 bits has 21 for each axis.
 MAX_DEPTH = 21
-# Of a scan, from its origin on either side.
+# Of a scan, from its origin on either side; and what a decoder allows for.
 _SCAN_CELLS = 2**31 - 1
+SCAN_REACH = 2**31
 # A double counts integers without gaps up to here, and so does the grid.
 _MAX_CELL = 2**53
 
@@ -67,7 +68,7 @@ class Grid:
             _check_resolution(axis, max(abs(low), abs(high)), dtype, step)
             first, last = round(low / step), round(high / step)
             depth = max(depth, (last - first).bit_length())
-            if depth > MAX_DEPTH:
+            if depth > MAX_DEPTH == max_depth:
                 needed = (high - low) / (2**MAX_DEPTH - 2)
                 raise CodecError(
                     f"{axis} spans {high - low:g} m, more than {2**MAX_DEPTH} cells of {step:g} m: "
@@ -100,7 +101,13 @@ class Grid:
                     f"use a step of at least {_round_up((high - low) / _SCAN_CELLS):g} m, or "
                     "remove outliers or split the cloud"
                 )
-            origin.append(0 if max(abs(first), abs(last)) < _SCAN_CELLS else first)
+            reach = max(abs(first), abs(last))
+            if reach > _MAX_CELL - SCAN_REACH:
+                raise CodecError(
+                    f"{axis} reaches {max(abs(low), abs(high)):g} m, which is too many cells of "
+                    f"{step:g} m: use a larger step, or shift the cloud towards 0"
+                )
+            origin.append(0 if reach < _SCAN_CELLS else first)
         return cls(step, tuple(origin), 0)
 
     def cells(self, xyz: np.ndarray) -> np.ndarray:

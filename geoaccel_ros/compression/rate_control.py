@@ -13,7 +13,12 @@ FINEST_STEP, COARSEST_STEP = 1e-6, 100.0
 
 
 def step_for(
-    measure: Callable[[float], float], target: float, first: float, slope: float, what: str
+    measure: Callable[[float], float],
+    target: float,
+    first: float,
+    slope: float,
+    what: str,
+    is_budget: bool = False,
 ) -> float:
     """Return a step at which ``measure`` is within 5 % of ``target``.
 
@@ -30,6 +35,8 @@ def step_for(
         Change of ``measure`` with a doubling of the step, about.
     what : str
         The target's name and unit in messages.
+    is_budget : bool
+        Less will do where the finest step that the cloud allows does not reach the target.
 
     Raises
     ------
@@ -67,6 +74,8 @@ def step_for(
                 break
     if nearest is not None and abs(nearest[1] - target) <= TOLERANCE * target:
         return 2.0 ** nearest[0]
+    if is_budget and below is not None and above is None:
+        return 2.0 ** below[0]
     if nearest is None:
         raise CodecError(f"no step meets {what} of {target:g}{reason}")
     raise CodecError(

@@ -425,7 +425,9 @@ def test_levels_of_what_has_none_are_refused(octree, scan):
     points = cloud([[1, 2, 3], [2, 2, 2]])
     with pytest.raises(CodecError, match="level 99 of a stream whose levels are 0 to"):
         octree.decode_level(octree.encode(points), 99)
-    with pytest.raises(CodecError, match="not a stream of version 2 and mode octree"):
+    with pytest.raises(
+        CodecError, match="of mode scan, where one of mode octree is needed"
+    ):
         octree.decode_level(scan.encode(points), 1)
 
 
@@ -470,6 +472,7 @@ def test_a_target_that_no_step_meets_is_refused():
         ({"target_max_error": 1.0, "target_bits_per_point": 9.0}, "only one of target_max_error"),
         ({"mode": "scan", "duplicates": "merge"}, "belong to mode octree"),
         ({"mode": "scan", "max_depth": 9}, "belong to mode octree"),
+        ({"target_max_error": 0.1, "max_depth": 9}, "max_depth would both choose the step"),
         ({"lossless": ("x",)}, "only be lossless together"),
         ({"lossless": ("x", "y", "z"), "mode": "octree"}, "leave nothing to mode octree"),
         ({"lossless": ("x", "y", "z"), "target_mean_error": 1.0}, "leave nothing to"),
@@ -523,6 +526,32 @@ def test_what_cannot_be_coded_is_refused_with_the_reason(codec, points, height, 
     with pytest.raises(CodecError, match=message) as caught:
         codec.encode(points, height)
     assert "\n" not in str(caught.value)
+
+
+def test_a_budget_that_the_finest_step_does_not_use_up_is_kept():
+    points = ordered_scan(50)
+    stream = Codec(CodecConfig(target_bytes_per_s=1e9)).encode(points)
+    assert len(stream) < points.nbytes and inspect(stream).step < 1e-5
+
+
+def test_max_depth_holds_a_cloud_of_any_extent():
+    codec = Codec(CodecConfig(max_depth=3))
+    points = cloud([[0, 0, 0], [37_000, 5, 5]])
+    stream = codec.encode(points)
+    assert inspect(stream).depth <= 3
+    check_promise(codec, points, inspect(stream).step)
+
+
+def test_cells_beyond_what_a_decoder_allows_are_refused():
+    points = cloud([[2**53 - 101, 0, 0]], [(axis, "<f8") for axis in "xyz"])
+    with pytest.raises(CodecError, match="too many cells of 1 m"):
+        Codec(CodecConfig(mode="scan", step=1.0)).encode(points)
+
+
+def test_the_order_of_another_cloud_is_refused(codec):
+    stream = codec.encode(cloud([[1, 2, 3]] * 5))
+    with pytest.raises(CodecError, match="the stream is of 5 points, the cloud has 4"):
+        codec.order(cloud([[1, 2, 3]] * 4), stream)
 
 
 @pytest.mark.parametrize(("mode", "far"), [("octree", 3e4), ("scan", 3e7)])
