@@ -1,6 +1,7 @@
 """The parameter files that the package ships agree with the code that reads them."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,18 @@ def test_the_demo_s_values_are_accepted(name):
 def test_the_demo_s_goals_are_the_yard_s():
     listed = parameters("demo.yaml", "mppi_controller")["goals"]
     assert listed == goals(load_model("yard")).ravel().tolist()
+
+
+def test_names_of_fields_in_the_docs_are_strings_to_yaml():
+    lists = [
+        found
+        for file in (ROOT / "docs").glob("*.md")
+        for found in re.findall(r"(?:lossless|quantise): \[.*?\]", file.read_text())
+    ]
+    assert len(lists) >= 2
+    for text in lists:
+        (names,) = yaml.safe_load(text).values()
+        assert names and all(isinstance(name, str) for name in names), text
 
 
 @pytest.mark.parametrize("name", CONFIGS)
