@@ -1,8 +1,9 @@
 """What becomes of each field: kept bit for bit, or to a step; by its name and type, unless told.
 
 Coordinates go by the grid's step. Integers are bit-exact, and so is what is no measure even when it
-is typed as one: ring, label, packed colours. Times in floats are kept to a microsecond, whatever
-their unit, where that is coarser than their type; other floats are bit-exact.
+is typed as one: ring, label, packed colours. Times in floats are kept to 1e-6 of their own unit,
+where that is coarser than their type: a microsecond if they are in seconds, finer if in less. The
+unit is not guessed, since a wrong one would lose the times. Other floats are bit-exact.
 """
 
 import math
@@ -12,13 +13,13 @@ import numpy as np
 
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
-from geoaccel_ros.pointcloud.times import TIME_FIELDS, PointTimesConfig, point_times
+from geoaccel_ros.pointcloud.times import TIME_FIELDS
 
 COORDINATES = ("x", "y", "z")
 # Bytes in the type of a number.
 COLOURS = ("rgb", "rgba", "bgr", "bgra")
-_TIME_RESOLUTION = 1e-6  # seconds
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+# Of the field's own unit; no unit of a lidar's times is longer than a second.
+_TIME_STEP = 1e-6
 # A double counts integers without gaps up to here.
 _MAX_MULTIPLE = 2**53
 
@@ -29,8 +30,8 @@ class FieldsConfig(Configuration):
 
     lossless: tuple[str, ...] = parameter(
         (),
-        "Fields kept bit for bit: of those that would be rounded (times in floats; x y z, in scan "
-        "order). All but these are bit-exact anyway.",
+        "Fields kept bit for bit: of those that would be rounded (times in floats, to 1e-6 of "
+        "their unit; x y z, in scan order). All but these are bit-exact anyway.",
     )
     quantise: tuple[str, ...] = parameter(
         (),
@@ -77,15 +78,16 @@ def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
     Parameters
     ----------
     points : ndarray, shape (N,), structured
-        Of their values those of float times matter, which tell the unit, and those of fields to
-        be quantised.
+        Of their values those of float times and of fields to be quantised matter: how large
+        they get.
     config : FieldsConfig
 
     Raises
     ------
     CodecError
         If ``config`` names a field that there is not, x, y or z for a step of its own, packed
-        colours for any, or a step that the field's type does not resolve.
+        colours for any, or a step that the field's type does not resolve or whose multiples it does
+        not reach; or if a field shares bytes with one that is rounded.
     """
     names = points.dtype.names
     wanted = config.steps()
@@ -98,20 +100,33 @@ def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
             _check_step(points[name], name, wanted[name])
             steps[name] = wanted[name]
         elif name not in COORDINATES:
-            steps[name] = 0.0 if name in config.lossless else _default_step(points, name)
+            steps[name] = 0.0 if name in config.lossless else _default_step(points[name], name)
+    rounded = [name for name in COORDINATES if name not in config.lossless]
+    _check_overlaps(points.dtype, rounded + [name for name in steps if steps[name]], wanted)
     return steps
 
 
-def _default_step(points: np.ndarray, name: str) -> float:
-    dtype = points.dtype[name]
-    if dtype.kind != "f" or name.lower() not in TIME_FIELDS:
-        return 0.0
-    # What the times count from does not matter to their unit.
-    times = point_times(points, 0.0, PointTimesConfig(time_field=name))
-    if times.times is None:
-        return 0.0
-    step = _TIME_RESOLUTION / _SECONDS[times.unit]
-    return step if _resolves(points[name], step) else 0.0
+def _default_step(values: np.ndarray, name: str) -> float:
+    is_time = values.ndim == 1 and values.dtype.kind == "f" and name.lower() in TIME_FIELDS
+    return _TIME_STEP if is_time and _resolves(values, _TIME_STEP) else 0.0
+
+
+def _check_overlaps(dtype: np.dtype, rounded: list[str], wanted: dict[str, float]) -> None:
+    """Raise CodecError if a field shares bytes with one that is rounded.
+
+    Decoding would write one over the other, and neither were as promised.
+    """
+    begins = {name: dtype.fields[name][1] for name in dtype.names}
+    ends = {name: begins[name] + dtype[name].itemsize for name in dtype.names}
+    for name in rounded:
+        for other in dtype.names:
+            if other == name or begins[other] >= ends[name] or begins[name] >= ends[other]:
+                continue
+            if name in COORDINATES:
+                remedy = f"name x, y and z in lossless, or drop '{other}'"
+            else:
+                remedy = "do not quantise it" if name in wanted else "name it in lossless"
+            raise CodecError(f"field '{name}' is rounded and shares bytes with '{other}': {remedy}")
 
 
 def _check_step(values: np.ndarray, name: str, step: float) -> None:
@@ -129,12 +144,17 @@ def _check_step(values: np.ndarray, name: str, step: float) -> None:
             f"field '{name}' reaches {reach:g}, where {values.dtype.name} does not resolve its "
             f"step of {step:g}: use a larger one, or keep it lossless"
         )
+    elif round(_reach(values) / step) * step > float(np.finfo(values.dtype).max):
+        raise CodecError(
+            f"field '{name}' reaches {_reach(values):g}, which a step of {step:g} rounds beyond "
+            f"{values.dtype.name}: use a smaller one, or keep it lossless"
+        )
 
 
 def _resolves(values: np.ndarray, step: float) -> bool:
     """Tell whether the values' type has numbers closer than ``step`` at the largest of them."""
     reach = np.asarray(_reach(values), values.dtype.newbyteorder("="))
-    return bool(np.spacing(reach) <= step) and float(reach) <= step * _MAX_MULTIPLE
+    return float(np.spacing(reach)) <= step and float(reach) <= step * _MAX_MULTIPLE
 
 
 def _reach(values: np.ndarray) -> float:

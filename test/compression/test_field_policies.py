@@ -12,7 +12,9 @@ XYZ = [("x", "<f4"), ("y", "<f4"), ("z", "<f4")]
 
 def cloud(*fields, count=100):
     """Return points on a line whose other fields are the given (name, values)."""
-    dtype = XYZ + [(name, np.asarray(values).dtype) for name, values in fields]
+    dtype = XYZ + [
+        (name, np.asarray(values).dtype, np.shape(values)[1:]) for name, values in fields
+    ]
     points = np.zeros(count, dtype)
     points["x"] = 1 + np.arange(count)
     for name, values in fields:
@@ -43,22 +45,30 @@ def test_what_is_no_time_is_exact():
         ("time", np.linspace(-0.1, 0, 100, dtype=np.float32), 1e-6),
         ("Time", np.linspace(-0.1, 0, 100, dtype=np.float64), 1e-6),
         ("timestamp", 1.7e9 + np.linspace(0, 0.1, 100), 1e-6),
+        # Seconds of more than a sweep: of a merged scan, of a map.
+        ("time", np.linspace(0, 1.02, 100), 1e-6),
+        ("time", np.linspace(0, 1800, 100), 1e-6),
+        ("time", np.linspace(0, 5e5, 100), 1e-6),
+        ("time", np.linspace(0, 1.02, 100, dtype=np.float32), 1e-6),
+        # A float32 resolves 1e-4 at 1800, as seconds or as milliseconds.
+        ("time", np.linspace(0, 1800, 100, dtype=np.float32), 0.0),
         # Livox: nanoseconds since 1970, of which a double resolves 256.
-        ("timestamp", 1.7e18 + np.linspace(0, 1e8, 100), 1e3),
-        ("t", np.linspace(0, 99, 100, dtype=np.float32), 1e-3),
-        ("offset_time", np.linspace(0, 99_000, 100, dtype=np.float32), 1.0),
+        ("timestamp", 1.7e18 + np.linspace(0, 1e8, 100), 0.0),
+        ("t", np.linspace(0, 99, 100), 1e-6),
+        ("t", np.linspace(0, 99, 100, dtype=np.float32), 0.0),
+        ("offset_time", np.linspace(0, 99_000, 100, dtype=np.float32), 0.0),
         # Too coarse by itself: 128 s since 1970, a float32.
         ("time", np.float32(1.7e9) + np.float32(256) * np.arange(100, dtype=np.float32), 0.0),
         # Float32 microseconds within a sweep at 30 s resolve 2 of them.
         ("time", 3e7 + np.linspace(0, 1e5, 100, dtype=np.float32), 0.0),
-        ("time", np.zeros(100, np.float32), 0.0),
-        ("time", np.full(100, np.nan, np.float32), 0.0),
+        ("time", np.zeros(100, np.float32), 1e-6),
+        ("time", np.full((100, 2), 0.01, np.float32), 0.0),
         ("depth", np.linspace(0, 0.1, 100, dtype=np.float32), 0.0),
         ("time", np.linspace(0, 1e5, 100).astype(np.uint32), 0.0),
     ],
 )
-def test_times_in_floats_are_kept_to_a_microsecond_of_their_unit(name, times, step):
-    assert steps(cloud((name, times))) == {name: pytest.approx(step)}
+def test_times_in_floats_are_kept_to_a_millionth_of_their_unit(name, times, step):
+    assert steps(cloud((name, times))) == {name: step}
 
 
 def test_what_is_told_goes_first():
@@ -113,3 +123,62 @@ def test_what_cannot_be_done_is_refused(config, message):
 def test_a_step_is_judged_by_the_finite_values():
     points = cloud(("intensity", np.where(np.arange(100) % 2, np.inf, 1).astype(np.float32)))
     assert steps(points, quantise=("intensity=0.1",)) == {"intensity": 0.1}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("type_", "value"), [("<f4", 3.3e38), (">f4", -3.3e38), ("<f8", 1.7e308)])
+def test_a_step_may_be_as_large_as_a_double(type_, value):
+    points = cloud(("huge", np.full(100, value, type_)))
+    assert steps(points, quantise=("huge=1.79e308",)) == {"huge": 1.79e308}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [3.3e38, -3.3e38])
+def test_a_step_whose_multiples_the_type_does_not_reach_is_refused(value):
+    points = cloud(("huge", np.full(100, value, "<f4")))
+    with pytest.raises(CodecError, match=r"'huge' reaches 3.3e\+38, .* beyond float32"):
+        steps(points, quantise=("huge=4e38",))
+    assert steps(points, quantise=("huge=3e38",)) == {"huge": 3e38}
+
+
+def overlapping(*fields):
+    """Return points whose x, y and z begin at bytes 0, 4 and 8, others as (name, type, byte)."""
+    all_fields = [(name, type_, 4 * i) for i, (name, type_) in enumerate(XYZ)] + [*fields]
+    names, types, offsets = zip(*all_fields, strict=True)
+    return np.zeros(10, {"names": names, "formats": types, "offsets": offsets, "itemsize": 32})
+
+
+TIME_BITS = ("time", "<f8", 12), ("bits", "<u4", 16)
+EXACT = ("x", "y", "z")
+
+
+@pytest.mark.parametrize(
+    ("fields", "config", "message"),
+    [
+        (TIME_BITS, {}, "field 'time' is rounded and .* 'bits': name it in lossless"),
+        (TIME_BITS, {"lossless": EXACT}, "field 'time' .* 'bits': name it in lossless"),
+        (TIME_BITS[::-1], {}, "field 'time' .* 'bits': name it in lossless"),
+        ([("a", "<f4", 16), ("b", "<f4", 18)], {"quantise": ("b=1",)}, "'b' .* 'a': do not quant"),
+        ([("a", "<f4", 0)], {"quantise": ("a=1",)}, "'x' .* 'a': name x, y and z in lossless"),
+        ([("last", "u1", 11)], {}, "field 'z' .* 'last': name x, y and z in lossless"),
+        ([("xyz", ("<f4", (3,)), 0)], {}, "field 'x' .* 'xyz': name x, y and z in lossless"),
+    ],
+)
+def test_a_field_that_shares_bytes_with_a_rounded_one_is_refused(fields, config, message):
+    with pytest.raises(CodecError, match=message):
+        steps(overlapping(*fields), **config)
+
+
+@pytest.mark.parametrize(
+    ("fields", "config"),
+    [
+        ([("rgb", "<f4", 16), ("rgba", "<u4", 16)], {}),
+        (TIME_BITS, {"lossless": ("time",)}),
+        ([("xyz", ("<f4", (3,)), 0)], {"lossless": EXACT}),
+        # Side by side.
+        ([("time", "<f4", 12), ("a", "u1", 16)], {"quantise": ("a=2",)}),
+    ],
+)
+def test_fields_that_share_bytes_and_are_exact_are_fine(fields, config):
+    points = overlapping(*fields)
+    assert set(steps(points, **config)) == {name for name, *_ in fields}
