@@ -425,9 +425,7 @@ def test_levels_of_what_has_none_are_refused(octree, scan):
     points = cloud([[1, 2, 3], [2, 2, 2]])
     with pytest.raises(CodecError, match="level 99 of a stream whose levels are 0 to"):
         octree.decode_level(octree.encode(points), 99)
-    with pytest.raises(
-        CodecError, match="of mode scan, where one of mode octree is needed"
-    ):
+    with pytest.raises(CodecError, match="of mode scan, where one of mode octree is needed"):
         octree.decode_level(scan.encode(points), 1)
 
 
