@@ -340,7 +340,11 @@ def test_sections_of_a_cloud_with_all_its_fields(message):
 
 
 def test_stages_of_a_small_map():
-    published, times, kernels, sections, levels = stages("auto", 1, 2, points=5000)
+    published, claimed, times, kernels, sections, levels = stages("auto", 1, 2, points=5000)
+    assert [row["what"] for row in claimed.rows] == ["encode ms", "decode ms"] * 3
+    for row in claimed.rows:
+        median = row["ms"]["median"]
+        assert row["held"] == ("aim" if median <= 10 else "must" if median <= 40 else "no")
     assert [r["stage"] for r in published.rows] == [*PUBLISHED_MS, "between kernels", "all"]
     assert published.rows[-1]["published_ms"] == 560.0
     every = {(r["contender"], r["direction"], r["stage"]): r["ms"]["median"] for r in times.rows}
