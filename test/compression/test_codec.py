@@ -324,6 +324,19 @@ def test_auto_takes_the_smaller_stream(octree, scan):
         assert stream == min(octree.encode(points), scan.encode(points), key=len)
 
 
+def test_auto_estimates_the_octree_of_a_large_cloud_well(octree, scan):
+    # Noise, which the octree codes in two thirds of the bits, and a scan the other way round.
+    noise = cloud(np.random.default_rng(2).uniform(-10, 10, (40_000, 3)))
+    rings = ordered_scan(2500)
+    auto = Codec(CodecConfig())
+    for points, mode in (noise, "octree"), (rings, "scan"):
+        stream = auto.encode(points)
+        assert inspect(stream).mode == mode
+        assert stream == min(octree.encode(points), scan.encode(points), key=len)
+    # What was estimated was not coded.
+    assert "fields" in auto.stages_ms and "octree" not in auto.stages_ms
+
+
 def test_auto_falls_back_on_the_mode_that_can():
     # More than 2**21 cells: the octree refuses.
     points = cloud([[0, 0, 0], [3e4, 0, 0]])
