@@ -40,10 +40,10 @@ _MAX_HEIGHT = 2**25
 MAX_CELL = 2**23
 
 # Points that a fit uses, about; its rounds, and those before the knots join, if they are needed.
-_SAMPLE = 6000
+_SAMPLE = 4500
 # No sensor measures more in a sweep: such clouds are maps, and to look for rings there takes time.
 _MOST_OF_SWEEP = 2**19
-_ROUNDS = 14
+_ROUNDS = 7
 # A round that leaves more than this share of the residual is the last.
 _SETTLED = 0.97
 _STRAIGHT_ROUNDS = 3

@@ -24,7 +24,7 @@ _XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
 
 # A sample is of runs of cells, long enough for most to have their neighbours: of so many, if that
 # is no more than a quarter of the cloud.
-_RUN, _ESTIMATE_RUNS, _BEAMS_RUNS, _LEAST_EVERY = 512, 12, 6, 4
+_RUN, _RUNS, _LEAST_EVERY = 512, 6, 4
 # In a cloud of so many cells, rings that are so many cells apart tell much of a point's height.
 _MANY_CELLS, _WIDE_GAP = 2**14, 2.5
 # An estimate is made without beams; they save no more than this leaves.
@@ -187,7 +187,7 @@ class OctreeMode:
     def _estimate(self, cells: OccupiedCells, grid: Grid) -> float:
         """Return the bytes that geometry takes at least, by a sample; 0 where that says little."""
         with self._stage("estimate"):
-            sample = self._sample(cells, _ESTIMATE_RUNS)
+            sample = self._sample(cells)
             if sample is None:
                 return 0.0
             return _BEAMS_SAVE * self._sampled_size(sample, cells, grid, None)
@@ -196,13 +196,13 @@ class OctreeMode:
         """Tell whether beams save more than their own bytes: a grid's rows are cones too."""
         if cells.count >= _MANY_CELLS and beams.gap(cloud.xyz, grid.step) >= _WIDE_GAP:
             return True
-        sample = self._sample(cells, _BEAMS_RUNS) or (cells.leaves, cells.count)
+        sample = self._sample(cells) or (cells.leaves, cells.count)
         with_beams = self._sampled_size(sample, cells, grid, beams) + len(beams.to_bytes())
         return with_beams < self._sampled_size(sample, cells, grid, None)
 
-    def _sample(self, cells: OccupiedCells, runs: int) -> tuple[cl.Buffer, int] | None:
-        """Return cells of so many runs, and their number; None if they are much of the cloud."""
-        every = cells.count // (_RUN * runs)
+    def _sample(self, cells: OccupiedCells) -> tuple[cl.Buffer, int] | None:
+        """Return a sample of the cells, and their number; None if it were much of the cloud."""
+        every = cells.count // (_RUN * _RUNS)
         return self._sort.sample(cells, _RUN, every) if every >= _LEAST_EVERY else None
 
     def _sampled_size(
