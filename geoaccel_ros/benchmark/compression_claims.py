@@ -59,22 +59,11 @@ MUST_MS, AIM_MS = (60.0, 60.0), (30.0, 25.0)
 def best_peers(rows: Sequence[dict]) -> Table:
     """Return, for each cloud, case and step, our fewest bits a point beside the peers' fewest."""
     result = []
-    for (cloud, case, step), group in _groups(rows).items():
+    for group in _groups(rows).values():
         ours, theirs = _best(group, MODES), _best(group, ())
         if ours is None or theirs is None:
             continue
-        result.append(
-            {
-                "cloud": cloud,
-                "case": case,
-                "step_m": step,
-                "ours": ours["contender"],
-                "bits_per_point": ours["bits_per_point"],
-                "best_peer": theirs["contender"],
-                "its_bits_per_point": theirs["bits_per_point"],
-                "ratio": ours["bits_per_point"] / theirs["bits_per_point"],
-            }
-        )
+        result.append(_beside(ours, theirs))
     return Table("Ours beside the best peer", result, "Ratios below 1 are ours.")
 
 
@@ -97,20 +86,13 @@ def claims(rows: Sequence[dict], kinds: dict[str, frozenset[str]]) -> Table:
             ours, theirs = _best(group, claim.ours), _best(group, claim.peers)
             if ours is None or theirs is None:
                 continue
-            ratio = ours["bits_per_point"] / theirs["bits_per_point"]
+            row = _beside(ours, theirs)
             result.append(
-                {
-                    "cloud": cloud,
-                    "case": case,
-                    "step_m": step,
-                    "ours": ours["contender"],
-                    "bits_per_point": ours["bits_per_point"],
-                    "best_peer": theirs["contender"],
-                    "its_bits_per_point": theirs["bits_per_point"],
-                    "ratio": ratio,
+                row
+                | {
                     "must": claim.must,
                     "aim": claim.aim,
-                    "held": held(ratio, claim.must, claim.aim),
+                    "held": held(row["ratio"], claim.must, claim.aim),
                 }
             )
     note = "Ratios of bits a point, ours to the best of the peers that a claim names."
@@ -140,6 +122,20 @@ def claims_on_time(rows: Sequence[dict], kinds: dict[str, frozenset[str]], devic
             )
     note = f"Claimed of two cores by PoCL; measured on {device}."
     return Table("Claims on time", result, note)
+
+
+def _beside(ours: dict, theirs: dict) -> dict:
+    """Return what one of our rows and a peer's of the same cloud come to."""
+    return {
+        "cloud": ours["cloud"],
+        "case": ours["case"],
+        "step_m": ours["step_m"],
+        "ours": ours["contender"],
+        "bits_per_point": ours["bits_per_point"],
+        "best_peer": theirs["contender"],
+        "its_bits_per_point": theirs["bits_per_point"],
+        "ratio": ours["bits_per_point"] / theirs["bits_per_point"],
+    }
 
 
 def _groups(rows: Sequence[dict]) -> dict[tuple[str, str, float], list[dict]]:

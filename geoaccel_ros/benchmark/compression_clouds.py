@@ -25,7 +25,6 @@ XYZ, INTENSITY, MESSAGE = "xyz", "xyz + intensity", "message"
 KITTI, SPINNING, TIMED = "kitti", "spinning", "ring and time"
 
 INTENSITIES = ("intensity", "scalar_intensity", "reflectivity")
-_SUFFIXES = ".bin", ".npy", ".pcd", ".ply"
 # Of a folder with more clouds than that: the first, the middle and the last.
 _FEW = 3
 
