@@ -25,7 +25,7 @@ from geoaccel_ros.compression.bitstream import (
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.distortion import distortion
-from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.errors import CodecError, FutureVersionError
 from geoaccel_ros.compression.field_table import check_layout
 from geoaccel_ros.compression.fields import FieldCoder
 from geoaccel_ros.compression.grid import Grid
@@ -604,7 +604,7 @@ def _version_of(data: bytes) -> tuple[memoryview, int]:
         raise CodecError("truncated stream: it ends before its version")
     version = view[len(bitstream.MAGIC)]
     if version not in (1, bitstream.VERSION):
-        raise CodecError(
+        raise FutureVersionError(
             f"stream of version {version}, known are 1 to {bitstream.VERSION}: update the decoder"
         )
     return view, version

@@ -9,3 +9,11 @@ class CodecError(ValueError):
 
 class DeviceError(CodecError, BackendError):
     """There is no OpenCL device, or none of the name asked for."""
+
+
+class ForeignFormatError(CodecError):
+    """A message whose format names another codec."""
+
+
+class FutureVersionError(CodecError):
+    """A stream, or a message's format, of a later version than is known here."""
