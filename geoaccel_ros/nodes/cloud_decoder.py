@@ -13,8 +13,8 @@ from geoaccel_ros.compression.codec import (
     DeviceConfig,
     inspect,
 )
+from geoaccel_ros.compression.formats import check_format
 from geoaccel_ros.config import parameter
-from geoaccel_ros.nodes.cloud_encoder import FORMAT
 from geoaccel_ros.pointcloud.layout import LayoutError, dtype_of
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
@@ -73,8 +73,7 @@ class CloudDecoder(ManagedNode):
         self.counters.count("clouds out")
 
     def _decode(self, message: CompressedPointCloud2) -> PointCloud2:
-        if message.format != FORMAT:
-            raise CodecError(f"format '{message.format}' is not '{FORMAT}'")
+        check_format(message.format)
         data = bytes(message.compressed_data)
         points, height = self._codec.decode(data)
         declared = dtype_of(message.fields, message.point_step, message.is_bigendian)

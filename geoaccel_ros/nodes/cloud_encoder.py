@@ -8,6 +8,7 @@ from point_cloud_interfaces.msg import CompressedPointCloud2
 from sensor_msgs.msg import PointCloud2
 
 from geoaccel_ros.compression.codec import Codec, CodecConfig, CodecError, inspect
+from geoaccel_ros.compression.formats import FORMAT
 from geoaccel_ros.config import parameter
 from geoaccel_ros.pointcloud.layout import LayoutError
 from geoaccel_ros.ros import qos
@@ -16,8 +17,6 @@ from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import bytes_for_message, points_from_message
 from geoaccel_ros.ros.run import run
 
-# Names the codec on the wire, so that a decoder of another kind does not try.
-FORMAT = "geoaccel"
 MODES = ("octree", "scan", "lossless")
 
 

@@ -60,6 +60,7 @@ def through_both(nodes, probe, *parameters):
 
 def test_a_scan_comes_back_in_its_rows_and_order(nodes, probe):
     compressed, decoded = through_both(nodes, probe, "mode:=scan", "step:=0.02")
+    assert compressed.format == "geoaccel/2"
     original, points = organised()
     for message in compressed, decoded:
         assert (message.height, message.width) == (ROWS, COLUMNS)
