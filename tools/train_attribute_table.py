@@ -22,6 +22,7 @@ from geoaccel_ros.compression.fields import FieldCoder, Places
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.policies import FieldsConfig, field_steps
+from geoaccel_ros.compression.positions import Positions
 from geoaccel_ros.compression.rans import EVEN_INDEX, EntropyCoder, best_indices, flat_prior
 from geoaccel_ros.pointcloud.files import read_points
 
@@ -64,13 +65,13 @@ def orders_of(
     grid = Grid.around(xyz, step, [xyz.dtype] * 3)
     codes = device.download(Morton(device).encode(xyz, grid), len(points), "u8")
     order = np.argsort(codes, kind="stable")
-    yield "octree", names, points[order], Places(len(points), None, cells[:, order])
+    yield "octree", names, points[order], Places(len(points), None, Positions(cells[:, order]))
     keys = {name: points[name].astype(np.int64) for name in lines.KEYS if name in names}
     # The decoder has the lines' key before the coordinates.
     yield "key", list(keys), points, Places(len(points))
     order = lines.find(cells, keys).order
     rest = [name for name in names if name not in keys]
-    yield "scan", rest, points, Places(len(points), order, cells[:, order])
+    yield "scan", rest, points, Places(len(points), order, Positions(cells[:, order]))
 
 
 def counted(device: Device, clouds: dict[str, list[np.ndarray]], table: np.ndarray) -> dict:

@@ -6,8 +6,9 @@ import numpy as np
 
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.report import Table
-from geoaccel_ros.compression.attributes import CHUNK, NeighbourSearch
+from geoaccel_ros.compression.attributes import NeighbourSearch
 from geoaccel_ros.compression.device import Device
+from geoaccel_ros.compression.positions import CHUNK, Positions
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder, prior
 
@@ -50,7 +51,7 @@ def memories(device: Device, cells: np.ndarray, repetitions: int) -> Table:
     def timed(search: NeighbourSearch) -> float:
         stopwatch = Stopwatch()
         with stopwatch:
-            search.find(cells)
+            search.find(Positions(cells))
             device.queue.finish()
         return stopwatch.milliseconds
 
@@ -96,7 +97,7 @@ class _Trial:
         chunks = -(-count // CHUNK)
         words, stride = device.buffer("none", 2), 0
         if self._used:
-            found = self._search.find(self._cells)
+            found = self._search.find(Positions(self._cells))
             words, stride = found.words, found.stride
         starts = device.buffer("attribute_starts", 4 * (chunks + 1))
         arguments = (

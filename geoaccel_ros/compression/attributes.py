@@ -55,19 +55,17 @@ import pyopencl as cl
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.events import Events
+from geoaccel_ros.compression.positions import CHUNK, WINDOW, Positions
 from geoaccel_ros.compression.rans import EntropyCoder, costs
 
 PREVIOUS, MEAN, LINEAR, NEAREST, CYCLE = range(5)
 
 # As in window.cl and attributes.cl.
-CHUNK = 2048
-_WINDOW = 32
 _NEIGHBOURS = 3
 _SPREADS, _LEVELS, _NEARS = 19, 8, 4
 CONTEXTS = 1 + _SPREADS * _LEVELS * (8 * _NEARS + 2 * 3) + 2 * 3 * 14 + 32
 _MAX_CYCLE = 256
 
-_POSITION_BITS = 21
 # Of a value: more are rare in fields that compress.
 _USUAL_EVENTS = 16
 # Chunks on which predictors are compared, at most.
@@ -128,41 +126,25 @@ class NeighbourSearch:
             options.append("-DTILE_IN_GLOBAL_MEMORY")
         self._find = device.program("neighbours.cl", tuple(options)).find_neighbours
 
-    def find(self, cells: np.ndarray) -> Neighbours:
-        """Return the neighbours of points in their coding order.
-
-        Parameters
-        ----------
-        cells : ndarray, shape (3, N), integer
-            Positions. Those of a chunk of more than 2**21 cells are taken more coarsely.
-        """
+    def find(self, positions: Positions) -> Neighbours:
+        """Return the neighbours of points in their coding order."""
         device = self._device
-        count = cells.shape[1]
-        stride = -(-count // 8) * 8
-        planes = np.zeros((3, _WINDOW + stride), np.int32)
-        if count:
-            lowest = cells.min(axis=1).astype(np.int64)
-            span = int((cells.max(axis=1) - lowest).max())
-            own = planes[:, _WINDOW : _WINDOW + count]
-            if span.bit_length() <= _POSITION_BITS:
-                for plane, row, low in zip(own, cells, lowest, strict=True):
-                    np.subtract(row, low, out=plane, casting="unsafe")
-            else:
-                own[:] = _coarse(cells)
-        positions = device.upload("positions", planes)
+        count = positions.count
+        planes, plane = positions.planes(device)
+        stride = plane - WINDOW
         words = device.buffer(f"neighbours {self._neighbours}", 2 * self._neighbours * stride)
         if count:
             local = [cl.LocalMemory(self._local_bytes(self._tile))] if self._is_local else []
             group = min(device.group_size(self._find), self._tile // 8)
             device.launch_groups(
                 self._find, -(-stride // self._tile), 1 if device.is_cpu else group,
-                positions, _WINDOW + stride, stride, self._tile, words, *local,
+                planes, plane, stride, self._tile, words, *local,
             )  # fmt: skip
         return Neighbours(count, words, stride)
 
     @staticmethod
     def _local_bytes(tile: int) -> int:
-        return 3 * 4 * (tile + _WINDOW)
+        return 3 * 4 * (tile + WINDOW)
 
 
 class AttributeCoder:
@@ -215,7 +197,7 @@ class AttributeCoder:
 
         Parameters
         ----------
-        values : ndarray, shape (N,), int64
+        values : ndarray, shape (N,), signed integer
             N is not 0.
         neighbours : Neighbours or None
             Of the points that the values belong to; None where their positions are not known.
@@ -282,7 +264,7 @@ class AttributeCoder:
 
     def _models(self, values: np.ndarray, neighbours: Neighbours | None) -> dict[int, "_Model"]:
         """Return each model that can code these values, with them, by its predictor."""
-        buffer = self._device.upload("attribute_values", values)
+        buffer = self._device.upload("attribute_values", values.astype(np.int64, copy=False))
         models = {
             predictor: self._value_model(buffer, predictor, int(values[0]), neighbours)
             for predictor in (PREVIOUS, MEAN, LINEAR, NEAREST)
@@ -345,16 +327,6 @@ class _Model:
     head: bytes
     buffer: cl.Buffer
     arguments: tuple
-
-
-def _coarse(cells: np.ndarray) -> np.ndarray:
-    """Return positions relative to the lowest of their chunk, as coarse as 21 bits want it."""
-    begins = np.arange(0, cells.shape[1], CHUNK)
-    chunk = np.arange(cells.shape[1]) // CHUNK
-    lowest = np.minimum.reduceat(cells, begins, axis=1).astype(np.int64)
-    spans = (np.maximum.reduceat(cells, begins, axis=1) - lowest).max(axis=0)
-    excess = [max(int(span).bit_length() - _POSITION_BITS, 0) for span in spans]
-    return (cells - lowest[:, chunk]) >> np.array(excess)[chunk]
 
 
 def _chunks(count: int) -> int:

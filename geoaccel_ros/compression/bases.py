@@ -32,6 +32,7 @@ from geoaccel_ros.compression.leb128 import (
     encode_numbers,
     encode_signed,
 )
+from geoaccel_ros.compression.positions import Positions
 
 NONE, ELEVATION, DISTANCE, AZIMUTH = range(4)
 _TANGENT = 2048.0
@@ -57,27 +58,27 @@ _STRETCHES, _STRETCH = 32, 512
 _WORTH = 0.05
 
 
-def best_basis(values: np.ndarray, cells: np.ndarray) -> tuple[bytes, np.ndarray]:
+def best_basis(values: np.ndarray, positions: Positions) -> tuple[bytes, np.ndarray]:
     """Return the basis that makes most of positions, as bytes, and the values without it.
 
     Parameters
     ----------
-    values : ndarray, shape (N,), int64
-    cells : ndarray, shape (3, N), integer
+    values : ndarray, shape (N,), signed integer
+    positions : Positions
     """
     some = _stretches(len(values))
-    tried, where = values[some], cells[:, some]
+    tried = values[some]
     best, smallest = bytes([NONE]), _bits(tried, some) - _WORTH
     for find in (_elevation_steps, _distance_scale, _azimuth_nodes):
-        found = find(values, cells)
+        found = find(values, positions)
         if found is not None:
-            rest = tried - read_basis(memoryview(found), 0)[0].values(where)
+            rest = tried - read_basis(memoryview(found), 0)[0].values(positions.at(some))
             size = _bits(rest, some) + 8 * len(found) / len(values)
             if size < smallest:
                 best, smallest = found, size
     if best[0] == NONE:
         return best, values
-    return best, values - read_basis(memoryview(best), 0)[0].values(cells)
+    return best, values - read_basis(memoryview(best), 0)[0].values(positions.all())
 
 
 def roughness(values: np.ndarray) -> float:
@@ -120,13 +121,11 @@ class Basis:
             return found >> _FRACTION_BITS
         if self.steps is not None:
             return _at(self.steps, _elevations(cells))
-        if self.scale is not None:
-            return np.floor(_distances(cells) * self.scale).astype(np.int64)
-        return np.zeros(cells.shape[1], np.int64)
+        return np.floor(_distances(cells) * self.scale).astype(np.int64)
 
 
-def read_basis(content: memoryview, position: int) -> tuple[Basis, int]:
-    """Return the basis at ``position``, and where it ends.
+def read_basis(content: memoryview, position: int) -> tuple[Basis | None, int]:
+    """Return the basis at ``position``, None if it is nothing, and where it ends.
 
     Raises
     ------
@@ -136,7 +135,7 @@ def read_basis(content: memoryview, position: int) -> tuple[Basis, int]:
     kind = content[position] if position < len(content) else -1
     position += 1
     if kind == NONE:
-        return Basis(), position
+        return None, position
     if kind == ELEVATION:
         steps, position = _read_steps(content, position)
         return Basis(steps=steps), position
@@ -181,7 +180,7 @@ def _between(nodes: np.ndarray, angles: np.ndarray) -> np.ndarray:
     return (nodes[k] << _NODE_BITS) + (nodes[k + 1] - nodes[k]) * part >> _NODE_BITS
 
 
-def _elevation_steps(values: np.ndarray, cells: np.ndarray) -> bytes | None:
+def _elevation_steps(values: np.ndarray, positions: Positions) -> bytes | None:
     # A few points show whether there are steps at all.
     for sample in (_SAMPLE // 8, _SAMPLE):
         stride = max(1, len(values) // sample)
@@ -191,7 +190,9 @@ def _elevation_steps(values: np.ndarray, cells: np.ndarray) -> bytes | None:
         if not 2 <= span <= _MAX_SPAN:
             return None
         # The most frequent value at each elevation.
-        pairs = (_elevations(cells[:, ::stride]) + _LIMIT) * span + (some - low)
+        pairs = (_elevations(positions.at(slice(None, None, stride))) + _LIMIT) * span + (
+            some - low
+        )
         pairs, counts = np.unique(pairs, return_counts=True)
         elevations, found = np.divmod(pairs, span)
         order = np.lexsort((counts, elevations))
@@ -203,7 +204,7 @@ def _elevation_steps(values: np.ndarray, cells: np.ndarray) -> bytes | None:
     return bytes([ELEVATION]) + _stored_steps(elevations[begins] - _LIMIT, found[begins] + low)
 
 
-def _azimuth_nodes(values: np.ndarray, cells: np.ndarray) -> bytes | None:
+def _azimuth_nodes(values: np.ndarray, positions: Positions) -> bytes | None:
     """Return nodes and steps that explain values that grow with the azimuth, as times do."""
     for sample in (_SAMPLE // 8, _SAMPLE):
         stride = max(1, len(values) // sample)
@@ -211,7 +212,7 @@ def _azimuth_nodes(values: np.ndarray, cells: np.ndarray) -> bytes | None:
         low, high = int(exact.min()), int(exact.max())
         if not _MIN_TURN <= high - low < 2**40 or max(-low, high) >= _MOST_TOLD:
             return None
-        some, where = (exact - low).astype(np.float64), cells[:, ::stride]
+        some, where = (exact - low).astype(np.float64), positions.at(slice(None, None, stride))
         angles, elevations = _angles(where), _elevations(where) // _TIED + _LIMIT // _TIED
         # Angles to the nodes on both sides: the mean about each is what a line has there, but for
         # the ends of the sweep.
@@ -267,9 +268,9 @@ def _merged(
     return begins[starts], np.add.reduceat(heights, starts) / sizes
 
 
-def _distance_scale(values: np.ndarray, cells: np.ndarray) -> bytes | None:
+def _distance_scale(values: np.ndarray, positions: Positions) -> bytes | None:
     stride = max(1, len(values) // _SAMPLE)
-    distances, values = _distances(cells[:, ::stride]), values[::stride]
+    distances, values = _distances(positions.at(slice(None, None, stride))), values[::stride]
     used = (distances > 0) & (values > 0)
     if np.count_nonzero(used) < 2:
         return None

@@ -25,6 +25,7 @@ from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.leb128 import decode_number, encode_number
 from geoaccel_ros.compression.nonfinite import as_unsigned
 from geoaccel_ros.compression.policies import COLOURS
+from geoaccel_ros.compression.positions import Positions
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.sequences import Sequence, read_head, to_sequence
 
@@ -41,13 +42,16 @@ class Places:
         Points, N.
     order : ndarray, shape (N,), integer, or None
         Which point of the cloud is the i-th in coding order; None: the i-th.
-    cells : ndarray, shape (3, N), integer, or None
-        Cells of the global grid, of the points in coding order; None where they are not known yet.
+    positions : Positions or None
+        None where they are not known yet.
+    is_order_told : bool
+        Whether the decoder has the order too, and returns to that of the cloud.
     """
 
     count: int
     order: np.ndarray | None = None
-    cells: np.ndarray | None = None
+    positions: Positions | None = None
+    is_order_told: bool = True
     neighbours: Neighbours | None = field(default=None, repr=False)
 
 
@@ -143,11 +147,12 @@ class FieldCoder:
             return sequence.head
         values, ordered = sequence.values, sequence.values
         if places.order is not None:
-            ordered = values[places.order]
+            ordered = np.take(values, places.order)
         basis = b""
-        if places.cells is not None:
-            basis, ordered = best_basis(ordered, places.cells)
-        if places.order is not None and roughness(values) < roughness(ordered):
+        if places.positions is not None:
+            basis, ordered = best_basis(ordered, places.positions)
+        may_stay = places.order is not None and places.is_order_told
+        if may_stay and roughness(values) < roughness(ordered):
             section = self._attributes.encode(values)
             return sequence.head + bytes([_IN_CLOUD_ORDER]) + section
         section = self._attributes.encode(ordered, self._neighbours(places))
@@ -170,14 +175,14 @@ class FieldCoder:
                 values = values[span.order]
         elif order == _IN_CODING_ORDER:
             basis = None
-            if places.cells is not None:
+            if places.positions is not None:
                 basis, position = read_basis(part, position)
             chunks = (0, None) if span is None else (span.first, span.end)
             ordered = self._attributes.decode(
                 part[position:], count, lambda: self._neighbours(places), *chunks
             )
             if basis is not None:
-                ordered += basis.values(places.cells)
+                ordered += basis.values(places.positions.all())
             values = ordered
             if places.order is not None:
                 values = np.empty_like(ordered)
@@ -188,8 +193,8 @@ class FieldCoder:
 
     def _neighbours(self, places: Places) -> Neighbours | None:
         """Return the points' neighbours, found once a cloud; None without positions."""
-        if places.neighbours is None and places.cells is not None:
-            places.neighbours = self._search.find(places.cells)
+        if places.neighbours is None and places.positions is not None:
+            places.neighbours = self._search.find(places.positions)
         return places.neighbours
 
 

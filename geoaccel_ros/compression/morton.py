@@ -5,6 +5,7 @@ import pyopencl as cl
 
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.positions import WINDOW, CodedPositions, plane_stride
 
 
 class Morton:
@@ -15,6 +16,8 @@ class Morton:
         program = device.program("morton.cl", ("-DUSE_FP64",) if device.has_fp64 else ())
         self._interleave = program.interleave
         self._deinterleave = program.deinterleave
+        self._place = program.place_codes
+        self._gather = program.gather_positions
         if device.has_fp64:
             self._of_float = {4: program.codes_of_float32, 8: program.codes_of_float64}
             self._centres = {4: program.centres_as_float32, 8: program.centres_as_float64}
@@ -53,11 +56,36 @@ class Morton:
         device.launch(self._deinterleave, count, codes, count, cells)
         return device.download(cells, 3 * count, "u4").reshape(3, count)
 
+    def positions(
+        self, codes: cl.Buffer, count: int, points: int, starts: cl.Buffer | None, grid: Grid
+    ) -> CodedPositions:
+        """Return where the points of cells are.
+
+        Parameters
+        ----------
+        codes : Buffer
+            uint64 (count,).
+        count, points : int
+            Cells, and their points.
+        starts : Buffer or None
+            uint32 (count + 1,): where each cell's points begin, and ``points``; None: one each.
+        grid : Grid
+        """
+        device, stride = self._device, plane_stride(points)
+        planes = device.buffer("positions", 12 * stride)
+        device.launch(
+            self._place, count,
+            codes, count, starts is None, codes if starts is None else starts,
+            stride, WINDOW, planes,
+        )  # fmt: skip
+        return CodedPositions(device, planes, points, grid.origin, self._gather)
+
     def centres(
         self,
         codes: cl.Buffer,
         count: int,
-        multiplicity: np.ndarray | None,
+        points: int,
+        starts: cl.Buffer | None,
         grid: Grid,
         itemsize: int,
     ) -> np.ndarray:
@@ -65,30 +93,19 @@ class Morton:
 
         Parameters
         ----------
-        codes : Buffer
-            uint64 (count,).
-        count : int
-        multiplicity : ndarray, shape (count,), uint32, or None
-            Points of each cell; None: one each.
-        grid : Grid
+        codes, count, points, starts, grid
+            As of :meth:`positions`.
         itemsize : int
             Of the floats: 4 or 8 bytes.
         """
         device = self._device
-        if not device.has_fp64 or count == 0:
-            cells = self.decode(codes, count)
-            columns = [grid.centres(row, axis) for axis, row in enumerate(cells)]
-            centres = np.stack(columns, axis=1).astype(f"f{itemsize}")
-            return centres if multiplicity is None else np.repeat(centres, multiplicity, axis=0)
-        points, starts = count, codes
-        if multiplicity is not None:
-            points = int(multiplicity.sum(dtype=np.int64))
-            ends = np.cumsum(multiplicity, dtype=np.uint32)
-            starts = device.upload("point_starts", np.append(np.uint32(0), ends))
+        if not device.has_fp64:
+            cells = self.positions(codes, count, points, starts, grid).all()
+            return (cells.T * np.float64(grid.step)).astype(f"f{itemsize}")
         origin = [np.int64(cell) for cell in grid.origin]
         centres = device.buffer("centres", 3 * itemsize * points)
         device.launch(
             self._centres[itemsize], count, codes, count, np.float64(grid.step), *origin,
-            multiplicity is None, starts, centres,
+            starts is None, codes if starts is None else starts, centres,
         )  # fmt: skip
         return device.download(centres, 3 * points, f"f{itemsize}").reshape(points, 3)

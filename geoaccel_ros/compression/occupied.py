@@ -21,14 +21,16 @@ class OccupiedCells:
     count : int
     points : int
         N.
+    starts : Buffer
+        uint32 (count + 1,): where each cell's points begin in their order, and N.
     """
 
     leaves: cl.Buffer
     count: int
     points: int
+    starts: cl.Buffer
     _device: Device
     _order: cl.Buffer
-    _first: cl.Buffer
 
     def order(self) -> np.ndarray:
         """Return the points by cell, uint32 (N,); those of a cell in the order that they had."""
@@ -36,7 +38,7 @@ class OccupiedCells:
 
     def first(self) -> np.ndarray:
         """Return the place in the order of each cell's first point, uint32 (count,)."""
-        return self._device.download(self._first, self.count, "u4")
+        return self._device.download(self.starts, self.count, "u4")
 
     def multiplicity(self) -> np.ndarray | None:
         """Return the points of each cell, uint32 (count,); None where each has one."""
@@ -68,16 +70,16 @@ class CellSort:
         """
         device = self._device
         if count == 0:
-            return OccupiedCells(codes, 0, 0, device, codes, codes)
+            return OccupiedCells(codes, 0, 0, codes, device, codes)
         keys, order = self._sort.sort(codes, count, 3 * depth)
         places = device.buffer("places", 4 * (count + 1))
         device.launch(self._mark, count, keys, count, places)
         self._sums.exclusive(places, count)
         (cells,) = device.download(places, 1, "u4", 4 * count).tolist()
         leaves = device.buffer("leaves", 8 * cells)
-        first = device.buffer("first_points", 4 * cells)
+        first = device.buffer("first_points", 4 * (cells + 1))
         device.launch(self._gather, count, keys, count, places, leaves, first)
-        return OccupiedCells(leaves, cells, count, device, order, first)
+        return OccupiedCells(leaves, cells, count, first, device, order)
 
     def sample(self, cells: OccupiedCells, block: int, every: int) -> tuple[cl.Buffer, int]:
         """Return the cells of every ``every``-th block, uint64 (count,), and their number."""

@@ -52,6 +52,7 @@ class OctreeMode:
         fields: FieldCoder,
         stage: Stage,
     ):
+        self._device = device
         self._morton = Morton(device)
         self._sort = CellSort(device, sums)
         self._octree = Octree(
@@ -114,14 +115,7 @@ class OctreeMode:
             return None
         with self._stage("fields"):
             if header.attributes:
-                order = cells.order()
-                order = order[cells.first()] if is_merged else order
-                indices = self._morton.decode(cells.leaves, cells.count)
-                places = _places(grid, indices, multiplicity)
-                for name in header.attributes:
-                    sections[f"field {name}"] = self._fields.encode(
-                        name, cloud.values(name, order), steps[name], places
-                    )
+                self._encode_fields(cloud, cells, multiplicity, header, steps, sections)
             sections["nonfinite"] = nonfinite.encode(rest, list(points.dtype.names))
         return header, sections
 
@@ -137,11 +131,15 @@ class OctreeMode:
         with self._stage("octree"):
             codes, count, multiplicity = self._leaves(stream)
         with self._stage("cells"):
-            points = self._points(header, codes, count, multiplicity)
+            starts = None
+            if multiplicity is not None:
+                ends = np.cumsum(multiplicity, dtype=np.uint32)
+                starts = self._device.upload("point_starts", np.append(np.uint32(0), ends))
+            points = self._points(header, codes, count, starts)
         with self._stage("fields"):
             if header.attributes:
-                indices = self._morton.decode(codes, count)
-                places = _places(header.grid, indices, multiplicity)
+                positions = self._morton.positions(codes, count, header.finite, starts, header.grid)
+                places = Places(header.finite, positions=positions)
                 for name in header.attributes:
                     self._fields.decode(
                         name, sections[f"field {name}"], points[name][: header.finite], places
@@ -176,6 +174,29 @@ class OctreeMode:
             lowest = grid.origin[axis] + (indices[axis].astype(np.int64) << below)
             points[name] = (lowest + (2**below - 1) / 2) * grid.step
         return points
+
+    def _encode_fields(
+        self,
+        cloud: Cloud,
+        cells: OccupiedCells,
+        multiplicity: np.ndarray | None,
+        header: Header,
+        steps: dict[str, float],
+        sections: dict[str, bytes],
+    ) -> None:
+        """Add the sections of the fields, whose coding order is that of the cells."""
+        order = cells.order()
+        if header.finite < cells.points:
+            order = order[cells.first()]
+        is_whole = len(order) == len(cloud.points)
+        positions = self._morton.positions(
+            cells.leaves, cells.count, len(order),
+            None if multiplicity is None else cells.starts, header.grid,
+        )  # fmt: skip
+        places = Places(len(order), order if is_whole else None, positions, is_order_told=False)
+        for name in header.attributes:
+            column = cloud.points[name] if is_whole else cloud.values(name, order)
+            sections[f"field {name}"] = self._fields.encode(name, column, steps[name], places)
 
     def cells(self, cloud: Cloud, grid: Grid) -> OccupiedCells:
         """Return the occupied cells of a cloud."""
@@ -214,13 +235,15 @@ class OctreeMode:
         return _size(sections) * cells.count / count
 
     def _points(
-        self, header: Header, codes: cl.Buffer, count: int, multiplicity: np.ndarray | None
+        self, header: Header, codes: cl.Buffer, count: int, starts: cl.Buffer | None
     ) -> np.ndarray:
         """Return the points, of which the finite ones have their coordinates."""
         itemsizes = {axis: header.dtype[axis].itemsize for axis in "xyz"}
         points = None
         for itemsize in set(itemsizes.values()):
-            centres = self._morton.centres(codes, count, multiplicity, header.grid, itemsize)
+            centres = self._morton.centres(
+                codes, count, header.finite, starts, header.grid, itemsize
+            )
             if header.dtype == _XYZ and not header.nonfinite:
                 return centres.reshape(-1).view(header.dtype)
             if points is None:
@@ -252,11 +275,3 @@ def _rings(cloud: Cloud) -> np.ndarray | None:
         return None
     rows = np.repeat(np.arange(cloud.height), len(points) // cloud.height)
     return rows if cloud.finite is None else rows[cloud.finite]
-
-
-def _places(grid: Grid, indices: np.ndarray, multiplicity: np.ndarray | None) -> Places:
-    """Return the places of points in cells (3, count) of the grid, each with its points."""
-    cells = indices + np.array(grid.origin)[:, None]
-    if multiplicity is not None:
-        cells = np.repeat(cells, multiplicity, axis=1)
-    return Places(cells.shape[1], cells=cells)

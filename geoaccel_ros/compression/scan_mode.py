@@ -13,6 +13,7 @@ from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.fields import FieldCoder, Places, Span
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.lines import Lines
+from geoaccel_ros.compression.positions import Positions
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.scan import Scan
@@ -171,8 +172,9 @@ class ScanMode:
         points, places = np.zeros(stop - begin, header.dtype), Places(stop - begin)
         names = list(header.dtype.names)
         if header.mode == MODE_SCAN:
-            places.cells, names = np.zeros((3, len(points)), np.int32), header.attributes
-            self._decode_positions(stream, found, begin, places.cells, points, rest)
+            cells, names = np.zeros((3, len(points)), np.int32), header.attributes
+            self._decode_positions(stream, found, begin, cells, points, rest)
+            places.positions = Positions(cells)
         with self._stage("fields"):
             self._decode_fields(stream, points, names, places, key, span)
         return points[first - begin : end - begin], order[first:end]
@@ -275,10 +277,10 @@ def _known(places: Places, name: str, found: Lines) -> Places:
 
 def _places(found: Lines, cells: np.ndarray, finite: np.ndarray | None, count: int) -> Places:
     """Return the places of all points, those that are not finite behind the others."""
-    cells = cells[:, found.order]
-    if finite is not None:
-        cells = np.pad(cells, ((0, 0), (0, count - cells.shape[1])))
-    return Places(count, _order(found, finite), cells)
+    ordered = np.zeros((3, count), cells.dtype)
+    for row, of_cloud in zip(ordered, cells, strict=True):
+        np.take(of_cloud, found.order, out=row[: len(found.order)])
+    return Places(count, _order(found, finite), Positions(ordered))
 
 
 def _order(found: Lines, finite: np.ndarray | None) -> np.ndarray:

@@ -7,7 +7,6 @@ import pytest
 
 from geoaccel_ros.compression import events
 from geoaccel_ros.compression.attributes import (
-    CHUNK,
     CYCLE,
     LINEAR,
     MEAN,
@@ -17,9 +16,10 @@ from geoaccel_ros.compression.attributes import (
     NeighbourSearch,
 )
 from geoaccel_ros.compression.errors import CodecError
+from geoaccel_ros.compression.positions import CHUNK, WINDOW, Positions
 from geoaccel_ros.compression.rans import EntropyCoder
 
-WINDOW, VERY_NEAR, NEAR = 32, 5, 20
+VERY_NEAR, NEAR = 5, 20
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_neighbours_are_the_nearest_of_those_before(device, planes, in_local_mem
     rng = np.random.default_rng(4)
     # Over a chunk's end; ties, duplicates and negative cells among them.
     cells = np.concatenate([surface(2100), rng.integers(-9, 9, (3, 200))], axis=1)
-    neighbours = NeighbourSearch(device, planes, in_local_memory).find(cells)
+    neighbours = NeighbourSearch(device, planes, in_local_memory).find(Positions(cells))
     assert (words_of(device, neighbours, planes) == expected_words(cells, planes)).all()
 
 
@@ -82,26 +82,27 @@ def test_neighbours_are_the_nearest_of_those_before(device, planes, in_local_mem
 def test_little_local_memory_changes_nothing(device, local_bytes):
     cells = surface(5000)
     small = dataclasses.replace(device, local_bytes=local_bytes, _buffers={})
-    found = NeighbourSearch(small, 3, True).find(cells)
-    wanted = NeighbourSearch(device).find(cells)
+    found = NeighbourSearch(small, 3, True).find(Positions(cells))
+    wanted = NeighbourSearch(device).find(Positions(cells))
     assert (words_of(small, found) == words_of(device, wanted)).all()
 
 
 def test_positions_too_far_apart_are_taken_coarsely(device, search):
     cells = surface(500)
     far = np.append(cells * 2**30, np.full((3, 1), 2**51 - 1), axis=1)
-    fine = words_of(device, search.find(np.append(cells, np.full((3, 1), 2**21 - 1), axis=1)))
-    assert (words_of(device, search.find(far)) & 63 == fine & 63).all()
+    near = np.append(cells, np.full((3, 1), 2**21 - 1), axis=1)
+    fine = words_of(device, search.find(Positions(near)))
+    assert (words_of(device, search.find(Positions(far))) & 63 == fine & 63).all()
 
 
 def test_a_chunk_s_neighbours_do_not_depend_on_other_chunks(device, search):
     cells = surface(3 * CHUNK)
     cells[:, CHUNK : 2 * CHUNK] *= 2**30
     cells[:, 2 * CHUNK :] += 2**45
-    whole = words_of(device, search.find(cells))
+    whole = words_of(device, search.find(Positions(cells)))
     for chunk in range(3):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        assert (words_of(device, search.find(cells[:, part])) == whole[:, part]).all()
+        assert (words_of(device, search.find(Positions(cells[:, part]))) == whole[:, part]).all()
 
 
 def sequences():
@@ -120,7 +121,7 @@ def sequences():
 @pytest.mark.parametrize(("name", "values"), list(sequences()))
 @pytest.mark.parametrize("predictor", [PREVIOUS, MEAN, LINEAR, NEAREST])
 def test_any_sequence_survives_any_prediction(coder, search, name, values, predictor):
-    neighbours = search.find(surface(len(values)))
+    neighbours = search.find(Positions(surface(len(values))))
     section = coder.encode(values, neighbours, predictor)
     assert section[0] == predictor
     decoded = coder.decode(memoryview(section), len(values), lambda: neighbours)
@@ -156,7 +157,7 @@ def test_neighbours_tell_more_than_the_order(coder, search):
     cells = np.stack([np.arange(count) // 4, 1000 * side, rng.integers(0, 4, count)])
     values = 100 * side + rng.integers(0, 4, count)
     _, alone = bits_a_value(coder, values)
-    predictor, bits = bits_a_value(coder, values, search.find(cells))
+    predictor, bits = bits_a_value(coder, values, search.find(Positions(cells)))
     assert predictor == NEAREST
     # Noise of two bits, a little more for a prediction from noise.
     assert bits < 2.6 < alone
@@ -217,7 +218,7 @@ def test_spread_neighbours_announce_spread_values(coder):
 @pytest.mark.parametrize("predictor", [PREVIOUS, NEAREST, CYCLE])
 def test_damage_is_told_or_does_no_harm(coder, search, predictor):
     values = shots(300, 0.2)
-    neighbours = search.find(surface(len(values)))
+    neighbours = search.find(Positions(surface(len(values))))
     section = coder.encode(values, None if predictor == CYCLE else neighbours, predictor)
     rng = np.random.default_rng(14)
     for _ in range(200):
@@ -340,7 +341,7 @@ def test_the_events_are_those_described(device, search, predictor):
     values = np.rint(scale * rng.normal(size=count)).astype(np.int64)
     if predictor == CYCLE:
         values = shots(400, 0.3)
-    neighbours = search.find(surface(len(values)))
+    neighbours = search.find(Positions(surface(len(values))))
     words = words_of(device, neighbours)
     entropy = EventsSeen(device)
     section = AttributeCoder(device, entropy).encode(

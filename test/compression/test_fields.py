@@ -5,6 +5,7 @@ import pytest
 
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.positions import Positions
 from geoaccel_ros.compression.rans import EntropyCoder
 
 
@@ -28,8 +29,8 @@ def places_of(ring, cells):
     order = np.argsort(ring, kind="stable")
     yield Places(ring.size)
     yield Places(ring.size, order)
-    yield Places(ring.size, order, cells[:, order])
-    yield Places(ring.size, None, cells)
+    yield Places(ring.size, order, Positions(cells[:, order]))
+    yield Places(ring.size, None, Positions(cells))
 
 
 def assert_survives(coder, column, places, name="field"):
@@ -68,7 +69,7 @@ def test_columns_of_a_cloud_are_read_and_written_in_place(coder):
     points["ring"], points["pair"][:, 0], points["late"] = ring, column / 100, 0.1 * ring
     points["pair"][:, 1] = -0.0
     back = np.zeros(len(points), dtype)
-    places = Places(ring.size, None, cells)
+    places = Places(ring.size, None, Positions(cells))
     for name in dtype.names:
         section = coder.encode(name, points[name], 0.0, places)
         coder.decode(name, memoryview(section), back[name], places)
@@ -85,7 +86,7 @@ def test_colours_are_coded_byte_by_byte(coder, name, code):
     # The highest byte of a float makes it one of its NaNs.
     bits = (255 << 24 | red << 16 | green << 8 | blue).astype(np.uint32)
     values = bits.astype(code[0] + "u4").view(code)
-    places = Places(ring.size, None, cells)
+    places = Places(ring.size, None, Positions(cells))
     # Noise of 7.5, 3 and 2 bits.
     assert assert_survives(coder, values, places, name) < 14.5
     assert assert_survives(coder, values, places) > 20
@@ -97,7 +98,7 @@ def test_a_step_bounds_the_error_and_makes_it_smaller(coder):
     ring, column, cells = spinning()
     noise = np.random.default_rng(7).normal(size=ring.size)
     values = (50 + 30 * np.sin(column / 9) + noise).astype(np.float32)
-    places = Places(ring.size, None, cells)
+    places = Places(ring.size, None, Positions(cells))
     exact = coder.encode("intensity", values, 0.0, places)
     section = coder.encode("intensity", values, 0.5, places)
     back = np.zeros_like(values)
@@ -109,7 +110,7 @@ def test_a_step_bounds_the_error_and_makes_it_smaller(coder):
 def test_rings_cost_next_to_nothing_where_positions_are_known(coder):
     ring, _, cells = spinning()
     shuffled = np.random.default_rng(4).permutation(ring.size)
-    places = Places(ring.size, None, cells[:, shuffled])
+    places = Places(ring.size, None, Positions(cells[:, shuffled]))
     assert assert_survives(coder, ring[shuffled].astype(np.uint16), places) < 0.2
 
 
@@ -117,9 +118,13 @@ def test_times_are_coded_in_the_order_of_the_cloud_where_that_is_cheaper(coder):
     ring, column, cells = spinning()
     order = np.argsort(ring, kind="stable")
     times = (1.7e9 + column // 12 * 333e-6).astype(np.float64)
-    section = coder.encode("timestamp", times, 1e-6, Places(ring.size, order, cells[:, order]))
+    section = coder.encode(
+        "timestamp", times, 1e-6, Places(ring.size, order, Positions(cells[:, order]))
+    )
     back = np.zeros_like(times)
-    coder.decode("timestamp", memoryview(section), back, Places(ring.size, order, cells[:, order]))
+    coder.decode(
+        "timestamp", memoryview(section), back, Places(ring.size, order, Positions(cells[:, order]))
+    )
     assert np.abs(back - times).max() <= 0.5e-6 + np.spacing(1.7e9)
     assert 8 * len(section) / ring.size < 0.3
 
@@ -128,8 +133,8 @@ def test_times_are_coded_in_the_order_of_the_cloud_where_that_is_cheaper(coder):
 def test_few_points(coder, count):
     values = np.random.default_rng(count).integers(0, 1000, count).astype(np.uint16)
     cells = np.arange(3 * count).reshape(3, count)
-    assert_survives(coder, values, Places(count, None, cells))
-    assert_survives(coder, values, Places(count, np.arange(count)[::-1], cells))
+    assert_survives(coder, values, Places(count, None, Positions(cells)))
+    assert_survives(coder, values, Places(count, np.arange(count)[::-1], Positions(cells)))
 
 
 def test_no_points_are_no_bytes(coder):
@@ -144,7 +149,7 @@ def test_no_points_are_no_bytes(coder):
 def test_damage_is_told_or_does_no_harm(coder):
     ring, column, cells = spinning(columns=100)
     order = np.argsort(ring, kind="stable")
-    places = Places(ring.size, order, cells[:, order])
+    places = Places(ring.size, order, Positions(cells[:, order]))
     columns = {
         "ring": ring.astype(np.uint16),
         "intensity": (column % 100 / 100).astype(np.float32),

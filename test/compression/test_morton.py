@@ -53,12 +53,40 @@ def test_centres_are_rounded_once(of_kind, morton, itemsize):
     exact = (cells.T + np.array(grid.origin)) * 0.001
     for multiplicity in None, rng.integers(1, 4, 1000).astype(np.uint32):
         buffer = of_kind.upload("expected", np.array(codes, np.uint64))
-        centres = morton.centres(buffer, 1000, multiplicity, grid, itemsize)
+        points, starts = starts_of(of_kind, 1000, multiplicity)
+        centres = morton.centres(buffer, 1000, points, starts, grid, itemsize)
         assert centres.dtype.itemsize == itemsize
         expected = exact.astype(centres.dtype)
         if multiplicity is not None:
             expected = np.repeat(expected, multiplicity, axis=0)
         assert (centres == expected).all()
+
+
+def test_positions_are_those_of_each_cell_s_points(of_kind, morton):
+    rng = np.random.default_rng(4)
+    cells = rng.integers(0, 2**21, (3, 1001))
+    grid = Grid(0.01, (-(2**40), 7, 2**40), 21)
+    codes = [code_bit_by_bit(*map(int, cell)) for cell in cells.T]
+    buffer = of_kind.upload("expected", np.array(codes, np.uint64))
+    for multiplicity in None, rng.integers(1, 4, 1001).astype(np.uint32):
+        points, starts = starts_of(of_kind, 1001, multiplicity)
+        positions = morton.positions(buffer, 1001, points, starts, grid)
+        expected = cells + np.array(grid.origin)[:, None]
+        if multiplicity is not None:
+            expected = np.repeat(expected, multiplicity, axis=1)
+        assert positions.count == points == expected.shape[1]
+        assert (positions.all() == expected).all()
+        some = rng.integers(0, points, 50)
+        assert (positions.at(some) == expected[:, some]).all()
+        assert (positions.at(slice(3, None, 7)) == expected[:, 3::7]).all()
+
+
+def starts_of(device, cells, multiplicity):
+    """Return the number of points, and where each cell's begin, as kernels take it."""
+    if multiplicity is None:
+        return cells, None
+    ends = np.append(0, np.cumsum(multiplicity)).astype(np.uint32)
+    return int(ends[-1]), device.upload("starts", ends)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -77,4 +105,4 @@ def test_no_points(morton):
     grid = Grid(1.0, (0, 0, 0), 0)
     codes = morton.encode(np.empty((3, 0), np.float32), grid)
     assert morton.decode(codes, 0).shape == (3, 0)
-    assert morton.centres(codes, 0, None, grid, 4).shape == (0, 3)
+    assert morton.centres(codes, 0, 0, None, grid, 4).shape == (0, 3)

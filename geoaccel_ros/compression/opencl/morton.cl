@@ -48,6 +48,35 @@ kernel void deinterleave(global const ulong *codes, uint count, global uint *cel
     cells[2 * count + i] = collect(code >> 2);
 }
 
+// The positions of points as neighbours.cl takes them: of cell i those from starts[i] to starts[i + 1], or if there
+// is `one` in each cell, point i. Planes begin with `window` places that are no point's.
+kernel void place_codes(global const ulong *codes, uint count, uint one, global const uint *starts, uint stride,
+                        uint window, global int *planes)
+{
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    const ulong code = codes[i];
+    const int x = collect(code), y = collect(code >> 1), z = collect(code >> 2);
+    const uint end = window + (one ? i + 1 : starts[i + 1]);
+    for (uint j = window + (one ? i : starts[i]); j < end; ++j) {
+        planes[j] = x;
+        planes[stride + j] = y;
+        planes[2 * (ulong)stride + j] = z;
+    }
+}
+
+// Some of these positions: all x, then all y, then all z.
+kernel void gather_positions(global const int *planes, uint stride, uint window, global const uint *wanted, uint count,
+                             global int *gathered)
+{
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    for (uint axis = 0; axis < 3; ++axis)
+        gathered[axis * (ulong)count + i] = planes[axis * (ulong)stride + window + wanted[i]];
+}
+
 #ifdef USE_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 

@@ -13,11 +13,14 @@ kernel void mark_first(global const ulong *codes, uint count, global uint *marks
         marks[i] = begins_cell(codes, i);
 }
 
-// places: the exclusive prefix sums of the marks. The code of each cell, and its first point.
+// places: the exclusive prefix sums of the marks. The code of each cell, and its first point; behind the last cell's
+// the number of points.
 kernel void gather_first(global const ulong *codes, uint count, global const uint *places, global ulong *leaves,
                          global uint *first)
 {
     const uint i = get_global_id(0);
+    if (i == 0)
+        first[places[count]] = count;
     if (i >= count || !begins_cell(codes, i))
         return;
     leaves[places[i]] = codes[i];
