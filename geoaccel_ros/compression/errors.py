@@ -17,3 +17,7 @@ class ForeignFormatError(CodecError):
 
 class FutureVersionError(CodecError):
     """A stream, or a message's format, of a later version than is known here."""
+
+
+class DeclarationError(CodecError):
+    """A message that declares another cloud than its stream holds, or contradicts itself."""
