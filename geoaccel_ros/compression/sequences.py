@@ -37,6 +37,7 @@ _AFFINE, _PALETTE, _BENT_PALETTE, _CONSTANT = range(4)
 _DIVISORS = (1, 100, 255, 65536, 10, 1000, 65535, 10_000, 10**6, 10**9, 10**12)
 # By a float's bytes: of larger numerators nearly all floats would be quotients.
 _MAX_NUMERATOR = {2: 2.0**11, 4: 2.0**24, 8: 2.0**50}
+_SMALL_NUMERATOR = 2.0**22
 _TRIED = 256
 # Below so many different values at most, gaps between them cost next to nothing.
 _SMALL_SPAN = 256
@@ -55,8 +56,8 @@ class Sequence:
     Attributes
     ----------
     head : bytes
-    values : ndarray, shape (N,), int64
-        Empty where the head tells all.
+    values : ndarray, shape (N,), int32 or int64
+        Empty where the head tells all. Of 32 bits are numbers below 2**22 alone.
     """
 
     head: bytes
@@ -79,7 +80,9 @@ def to_sequence(values: np.ndarray, step: float = 0.0) -> Sequence:
         multiples = np.rint(values / np.float64(step)).astype(np.int64)
         return _in_form(bytes([_STEPS]) + _F64.pack(step), multiples)
     if values.dtype.kind != "f":
-        return _in_form(bytes([_INTEGERS]), values.astype(np.int64))
+        # Narrow numbers are quick to go through; sums of a few stay within 32 bits.
+        wide = np.int32 if values.itemsize <= 2 else np.int64
+        return _in_form(bytes([_INTEGERS]), values.astype(wide))
     for divisor in _DIVISORS:
         numerators = _numerators(values, divisor)
         if numerators is not None:
@@ -170,29 +173,44 @@ class Head:
 
     def _numbers(self, integers: np.ndarray) -> np.ndarray:
         if self.palette is None:
-            scale = np.array(self.scale, np.uint64).astype(np.int64)
-            return integers * scale + np.int64(self.base)
+            if self.scale != 1:
+                integers = integers * np.array(self.scale, np.uint64).astype(np.int64)
+            return integers + np.int64(self.base) if self.base else integers
         if integers.min(initial=0) < 0 or integers.max(initial=0) >= len(self.palette):
             raise CodecError("damaged stream: a value beyond its field's palette")
         return self.palette[integers]
 
 
 def _numerators(values: np.ndarray, divisor: int) -> np.ndarray | None:
-    """Return n (N,) int64 with values == n / divisor, bit by bit; None if there are none."""
+    """Return n (N,), signed, with values == n / divisor, bit by bit; None if there are none."""
     stride = max(1, len(values) // _TRIED)
     # A few decide nearly always.
-    for some in (values[::stride], values):
-        if not np.isfinite(some).all():
-            return None
-        with np.errstate(over="ignore"):
-            # Adding 0 makes 0 of -0: the quotient then differs from the value, as their bits do.
-            products = np.rint(some * np.float64(divisor)) + 0.0
-        if np.abs(products).max() > _MAX_NUMERATOR[values.itemsize]:
-            return None
-        quotients = (products / np.float64(divisor)).astype(values.dtype)
-        if not (_as_signed(quotients) == _as_signed(some)).all():
-            return None
-    return products.astype(np.int64)
+    few = _exact_numerators(values[::stride], divisor)
+    return None if few is None else _exact_numerators(values, divisor)
+
+
+def _exact_numerators(values: np.ndarray, divisor: int) -> np.ndarray | None:
+    # What is not finite fails the comparison with a limit.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype == np.float32 and np.float32(divisor) == divisor:
+            # Single precision finds the same numerators where they are this small: the product is
+            # then less than half off, and the quotient is that of doubles, rounded.
+            products = np.rint(values * np.float32(divisor))
+            if np.abs(products).max() < _SMALL_NUMERATOR:
+                numerators = products.astype(np.int32)
+                quotients = numerators.astype(np.float32) / np.float32(divisor)
+                return numerators if _are_same(quotients, values) else None
+        products = np.rint(values * np.float64(divisor))
+    if not np.abs(products).max() <= _MAX_NUMERATOR[values.itemsize]:
+        return None
+    numerators = products.astype(np.int64)
+    quotients = (numerators / np.float64(divisor)).astype(values.dtype)
+    return numerators if _are_same(quotients, values) else None
+
+
+def _are_same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether floats are the same, bit by bit: -0 is not 0."""
+    return bool((_as_signed(a) == _as_signed(b)).all())
 
 
 def _in_form(kind: bytes, numbers: np.ndarray) -> Sequence:

@@ -74,6 +74,28 @@ def test_quotients_of_integers_become_these(divisor, code):
     assert (sequence.values == integers).all()
 
 
+@pytest.mark.parametrize("divisor", [1, 100, 255, 1000])
+@pytest.mark.parametrize("largest", [2**22 - 1, 2**22, 2**22 + 1, 2**23])
+def test_large_numerators_are_found_as_small_ones_are(divisor, largest):
+    """Single precision serves below 2**22, doubles above; both find every numerator."""
+    near = largest - np.arange(3000)
+    integers = np.concatenate([near, -near, np.arange(3000)])
+    sequence = assert_exact((integers / divisor).astype(np.float32))
+    assert sequence.head[0] == KINDS["quotients"]
+    assert (sequence.values == integers).all()
+
+
+def test_floats_next_to_a_quotient_are_none():
+    floats = (np.arange(5000) / 100).astype(np.float32)
+    for index in (0, 3, 4999):
+        for towards in (-np.inf, np.inf):
+            near = floats.copy()
+            near[index] = np.nextafter(near[index], np.float32(towards))
+            assert assert_exact(near).head[0] != KINDS["quotients"]
+    floats[7] = -0.0
+    assert assert_exact(floats).head[0] != KINDS["quotients"]
+
+
 def test_numbers_of_a_text_become_integers():
     texts = [f"{value:.6g}" for value in np.random.default_rng(14).uniform(-1, 1, 5000)]
     sequence = assert_exact(np.array(texts, np.float64))
