@@ -36,6 +36,8 @@ class Parameter:
         Inclusive bounds; of every item for a list.
     choices : tuple of str
         Accepted values of a string; empty: any.
+    live : bool
+        Whether it may change while the node that has it is active.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Parameter:
     minimum: float | None
     maximum: float | None
     choices: tuple[str, ...]
+    live: bool
 
     def check(self, value: Any) -> Any:
         """Return ``value`` in the parameter's own type.
@@ -117,6 +120,7 @@ def parameter(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    live: bool = False,
 ) -> Any:
     """Declare a field of a :class:`Configuration`; bounds are inclusive."""
     metadata = {
@@ -125,6 +129,7 @@ def parameter(
         "minimum": minimum,
         "maximum": maximum,
         "choices": choices,
+        "live": live,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

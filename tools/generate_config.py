@@ -27,13 +27,13 @@ def node_yaml(name: str) -> str:
     """Return the parameter file of a node: defaults, each under its description."""
     module = importlib.import_module(f"geoaccel_ros.nodes.{name}")
     config = getattr(module, _NODES[name])
-    lines = [
-        f"# Every parameter of {name} and its default; made by tools/generate_config.py.",
-        f"/**/{name}:",
-        "  ros__parameters:",
-    ]
+    lines = [f"# Every parameter of {name} and its default; made by tools/generate_config.py."]
+    if any(parameter.live for parameter in config.parameters()):
+        lines.append("# Those that are live may change while the node is active.")
+    lines += [f"/**/{name}:", "  ros__parameters:"]
     for parameter in config.parameters():
         facts = " ".join(filter(None, [parameter.range_text(), parameter.unit]))
+        facts = "; ".join(filter(None, [facts, "live" if parameter.live else ""]))
         comment = parameter.description.rstrip(".") + (f" ({facts})." if facts else ".")
         lines += [f"    # {line}" for line in textwrap.wrap(comment, 94)]
         if parameter.is_list and not parameter.default:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
@@ -47,8 +48,9 @@ class ManagedNode(LifecycleNode):
 
     Attributes
     ----------
-    config : Configuration
-        The parameters as read by the last configure transition.
+    config : Configuration or None
+        The parameters as read by the configure transition, with the live ones set since: then it is
+        another object, checked as a whole. None while the node is not configured.
     counters : Counters
         Events to report, such as clouds dropped and why.
     latencies : dict of str to Latency
@@ -66,6 +68,8 @@ class ManagedNode(LifecycleNode):
         self._removals: list[Callable[[], object]] = []
         self._connections: dict[str, Callable[[], int]] = {}
         self._heard: dict[str, float] = {}
+        # Topic and end of what has a QoS to override, in the order of their making.
+        self._endpoints: dict[tuple[str, str], None] = {}
         self._is_active = False
         parameters.declare(self, self.CONFIG)
         self.add_on_set_parameters_callback(self._on_set_parameters)
@@ -204,6 +208,7 @@ class ManagedNode(LifecycleNode):
         def configure():
             self.config = parameters.read(self, self.CONFIG)
             self.configure()
+            self._warn_of_unknown_overrides()
 
         return self._transition("configure", configure, undo=self._release)
 
@@ -273,19 +278,19 @@ class ManagedNode(LifecycleNode):
             self._removals.clear()
             self._connections.clear()
             self._heard.clear()
+            self._endpoints.clear()
+            self.config = None
 
     # Parameters, events and diagnostics.
 
     def _on_set_parameters(self, changes):
-        checked = parameters.check(self.CONFIG, changes)
-        own = {parameter.name for parameter in self.CONFIG.parameters()}
-        if checked.successful and self._is_active and any(c.name in own for c in changes):
-            checked.successful = False
-            checked.reason = (
-                "parameters cannot change while the node is active: deactivate and clean it up, "
-                "set them, and configure it again"
-            )
-        return checked
+        try:
+            values = parameters.check(self.CONFIG, changes)
+            if self.config is not None:
+                self.config = parameters.changed(self.config, values, self._is_active)
+        except ConfigurationError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
 
     def _overriding(self, topic: str, end: str) -> QoSOverridingOptions:
         """Let the user's parameters override an endpoint, but not what it was made with before.
@@ -293,12 +298,31 @@ class ManagedNode(LifecycleNode):
         rclpy declares these parameters once, and the first profile's values become theirs.
         """
         stem = f"qos_overrides.{self.resolve_topic_name(topic)}.{end}"
+        self._endpoints[self.resolve_topic_name(topic), end] = None
         return qos.overridable(
             policy
             for policy in qos.OVERRIDABLE
             if f"{stem}.{policy}" in self._parameter_overrides
             or not self.has_parameter(f"{stem}.{policy}")
         )
+
+    def _warn_of_unknown_overrides(self) -> None:
+        """Tell which overrides of QoS change nothing.
+
+        They are no error: a file of parameters may be for several nodes, or for another setting.
+        """
+        known = {
+            f"qos_overrides.{topic}.{end}.{policy}"
+            for topic, end in self._endpoints
+            for policy in qos.OVERRIDABLE
+        }
+        for name in self._parameter_overrides:
+            if name.startswith("qos_overrides.") and name not in known:
+                endpoints = ", ".join(f"{topic}.{end}" for topic, end in self._endpoints)
+                self.get_logger().warning(
+                    f"parameter '{name}' changes nothing: what can be overridden is "
+                    f"{', '.join(qos.OVERRIDABLE)} of {endpoints}"
+                )
 
     def _on_incompatible_qos(self, topic: str, end: str, event) -> None:
         # An own callback replaces rclpy's warning, so the warning is given here.

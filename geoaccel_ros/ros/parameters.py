@@ -1,14 +1,10 @@
 """From a :class:`~geoaccel_ros.config.Configuration` to ROS parameters and back."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from rcl_interfaces.msg import (
-    FloatingPointRange,
-    IntegerRange,
-    ParameterDescriptor,
-    SetParametersResult,
-)
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
 from geoaccel_ros.config import (
@@ -52,16 +48,42 @@ def read(node: Node, config_type: type[Configuration]) -> Configuration:
     return config_type.from_mapping({name: node.get_parameter(name).value for name in names})
 
 
-def check(config_type: type[Configuration], changes: Iterable[Any]) -> SetParametersResult:
-    """Answer a request to set parameters: refused with the reason if a value is not accepted."""
+def check(config_type: type[Configuration], changes: Iterable[Any]) -> dict[str, Any]:
+    """Return names and values of those parameters to be set that ``config_type`` declares.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is not accepted.
+    """
     declared = {parameter.name: parameter for parameter in config_type.parameters()}
-    try:
-        for change in changes:
-            if change.name in declared:
-                declared[change.name].check(change.value)
-    except ConfigurationError as error:
-        return SetParametersResult(successful=False, reason=str(error))
-    return SetParametersResult(successful=True)
+    return {
+        change.name: declared[change.name].check(change.value)
+        for change in changes
+        if change.name in declared
+    }
+
+
+def changed(config: Configuration, values: dict[str, Any], is_active: bool) -> Configuration:
+    """Return the configuration of a node once parameters are set.
+
+    Live ones change at once. The others wait for the next configure, and so cannot be set while the
+    node is active.
+
+    Raises
+    ------
+    ConfigurationError
+        If one cannot change now, or the new values contradict each other or those that stay.
+    """
+    live = [parameter.name for parameter in config.parameters() if parameter.live]
+    fixed = [name for name in values if name not in live]
+    if fixed and is_active:
+        others = f"; at any time can: {', '.join(live)}" if live else ""
+        raise ConfigurationError(
+            f"'{fixed[0]}' cannot change while the node is active: deactivate and clean it up, set "
+            f"it, and configure it again{others}"
+        )
+    return replace(config, **{name: value for name, value in values.items() if name in live})
 
 
 def _refuse_unknown(overrides: Iterable[str], known: list[str]) -> None:
@@ -72,9 +94,10 @@ def _refuse_unknown(overrides: Iterable[str], known: list[str]) -> None:
 
 def _descriptor(parameter: Parameter) -> ParameterDescriptor:
     unit = f" [{parameter.unit}]" if parameter.unit else ""
+    live = "may change while the node is active" if parameter.live else ""
     descriptor = ParameterDescriptor(
         description=parameter.description + unit,
-        additional_constraints=parameter.range_text(),
+        additional_constraints="; ".join(filter(None, [parameter.range_text(), live])),
         # rclpy refuses 1 where the default is 1.0; with dynamic typing our own check decides.
         dynamic_typing=True,
     )

@@ -8,7 +8,7 @@ from rclpy.duration import Duration
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from geoaccel_ros.config import parameter
+from geoaccel_ros.config import ConfigurationError, parameter
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.run import run
@@ -19,6 +19,14 @@ class ScriptedConfig(NodeConfig):
     voxel: float = parameter(0.5, "A number.", unit="m", minimum=0.1, maximum=2.0)
     fail_in: str = parameter("", "Transition in which to raise.")
     configure_for: float = parameter(0.0, "How long configure works.", unit="s")
+    low: float = parameter(1.0, "Lower end.", minimum=0.0, maximum=9.0, live=True)
+    high: float = parameter(2.0, "Upper end.", live=True)
+    names: tuple[str, ...] = parameter((), "Names.", live=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.low > self.high:
+            raise ConfigurationError(f"low ({self.low}) is above high ({self.high})")
 
 
 class Scripted(ManagedNode):
@@ -49,6 +57,9 @@ class Scripted(ManagedNode):
     def _on_heard(self, message):
         if message.data == "raise":
             raise RuntimeError("callback failed")
+        if message.data == "range":
+            config = self.config
+            message.data = f"{config.low!r} to {config.high!r} of {','.join(config.names)}"
         self._publisher.publish(String(data=f"heard {message.data} at {self.config.voxel}"))
 
     def _on_break(self, _request, _response):

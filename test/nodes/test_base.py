@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
-from rcl_interfaces.srv import DescribeParameters, SetParameters
+from rcl_interfaces.srv import DescribeParameters, SetParameters, SetParametersAtomically
 from rclpy.parameter import Parameter
 from ros_harness import wait_for
 from std_msgs.msg import String
@@ -127,6 +127,88 @@ def test_parameters_are_described_and_checked_at_run_time(nodes, probe):
     assert not refused.successful and "while the node is active" in refused.reason
 
 
+def setter(probe):
+    """Return what sets parameters of the scripted node and returns '' or why it was refused."""
+
+    def set_parameters(atomically=False, **values):
+        parameters = [Parameter(name, value=v).to_parameter_msg() for name, v in values.items()]
+        if atomically:
+            request = SetParametersAtomically.Request(parameters=parameters)
+            name = "/scripted/set_parameters_atomically"
+            result = probe.call(SetParametersAtomically, name, request).result
+        else:
+            request = SetParameters.Request(parameters=parameters)
+            (result,) = probe.call(SetParameters, "/scripted/set_parameters", request).results
+        assert result.successful == (not result.reason)
+        return result.reason
+
+    return set_parameters
+
+
+def test_live_parameters_change_while_the_node_is_active(nodes, probe):
+    nodes.start(SCRIPT)
+    said = probe.listen(String, "/said", qos.RELIABLE)
+    speaker = probe.speak(String, "/heard", qos.RELIABLE)
+    set_parameters = setter(probe)
+    request = DescribeParameters.Request(names=["low", "high", "voxel"])
+    descriptor = probe.call(DescribeParameters, "/scripted/describe_parameters", request)
+    assert [d.additional_constraints for d in descriptor.descriptors] == [
+        "0 to 9; may change while the node is active",
+        "may change while the node is active",
+        "0.1 to 2",
+    ]
+
+    def heard():
+        count = len(said)
+        speaker.publish(String(data="range"))
+        wait_for(lambda: len(said) > count, what="an answer")
+        return said[-1].data
+
+    # An integer is a decimal here, too.
+    assert set_parameters(low=2) == ""
+    assert heard() == "heard 2.0 to 2.0 of  at 0.5"
+    assert set_parameters(names=["a", "b"]) == ""
+    assert heard() == "heard 2.0 to 2.0 of a,b at 0.5"
+    assert set_parameters(names=[]) == ""
+    # Each alone is in range: refused are those that do not fit together.
+    assert set_parameters(low=3.0) == "low (3.0) is above high (2.0)"
+    assert set_parameters(low=3.0, high=2.5, atomically=True) == "low (3.0) is above high (2.5)"
+    assert set_parameters(low=2.5, high="9", atomically=True) == (
+        "parameter 'high' is '9', must be a number"
+    )
+    assert set_parameters(low=0.5, voxel=1.0, atomically=True) == (
+        "'voxel' cannot change while the node is active: deactivate and clean it up, set it, and "
+        "configure it again; at any time can: low, high, names"
+    )
+    assert heard() == "heard 2.0 to 2.0 of  at 0.5"
+    assert set_parameters(low=3.0, high=4.0, atomically=True) == ""
+    assert heard() == "heard 3.0 to 4.0 of  at 0.5"
+
+
+def test_parameters_that_are_set_before_configure_need_only_fit_together_then(nodes, probe):
+    nodes.start(SCRIPT, "-p", "autostart:=false", active=False)
+    set_parameters = setter(probe)
+
+    def change(transition):
+        request = ChangeState.Request(transition=Transition(id=transition))
+        return probe.call(ChangeState, "/scripted/change_state", request).success
+
+    assert set_parameters(low=3.0) == ""
+    assert not change(Transition.TRANSITION_CONFIGURE)
+    assert set_parameters(high=4.0) == ""
+    assert change(Transition.TRANSITION_CONFIGURE)
+    # Configured, but not active: what is live holds at once, what is not waits.
+    assert set_parameters(high=2.0) == "low (3.0) is above high (2.0)"
+    assert set_parameters(high=5.0) == ""
+    assert set_parameters(voxel=1.5) == ""
+    assert change(Transition.TRANSITION_ACTIVATE)
+    said = probe.listen(String, "/said", qos.RELIABLE)
+    speaker = probe.speak(String, "/heard", qos.RELIABLE)
+    speaker.publish(String(data="range"))
+    wait_for(lambda: len(said), what="an answer")
+    assert said[0].data == "heard 3.0 to 5.0 of  at 0.5"
+
+
 def test_without_autostart_a_manager_drives_the_lifecycle(nodes, probe):
     process = nodes.start(SCRIPT, "-p", "autostart:=false", active=False)
     said = probe.listen(String, "/said", qos.RELIABLE)
@@ -200,6 +282,27 @@ def test_qos_can_be_overridden_and_a_mismatch_is_told(nodes, probe):
     probe.node.create_publisher(String, "/heard", qos.RELIABLE)
     process.wait_for_output("offers or asks for another DURABILITY", timeout=20.0)
     probe.wait_for_count("scripted", "incompatible QoS", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "works"),
+    [
+        ("/heard.subscription.depth", True),
+        ("/said.publisher.depth", True),
+        ("/herd.subscription.depth", False),
+        ("/heard.publisher.depth", False),
+        ("heard.subscription.depth", False),
+        ("/heard.subscription.dept", False),
+    ],
+)
+def test_a_qos_override_that_changes_nothing_is_told_with_those_that_would(nodes, name, works):
+    process = nodes.start(SCRIPT, "-p", f"qos_overrides.{name}:=3")
+    warning = (
+        f"parameter 'qos_overrides.{name}' changes nothing: what can be overridden is history, "
+        "depth, reliability, durability of /said.publisher, /heard.subscription"
+    )
+    assert (warning in process.output) != works
+    assert ("changes nothing" in process.output) != works
 
 
 @pytest.mark.parametrize("value", ["nonsense", "42"])
