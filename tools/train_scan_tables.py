@@ -70,8 +70,8 @@ def counted(scan: Scan, clouds: dict[str, list[np.ndarray]]) -> dict[int, dict[s
     for sensor, of_sensor in clouds.items():
         for points in of_sensor:
             for step in _STEPS:
-                model, count = scan.count(*ready(points, step))
-                counts[model][sensor] += count / len(points)
+                plan = scan.plan(*ready(points, step))
+                counts[plan.model][sensor] += scan.count(plan) / len(points)
         for of_model in counts.values():
             if sensor in of_model:
                 of_model[sensor] *= _WEIGHT / (len(of_sensor) * len(_STEPS))
@@ -128,7 +128,7 @@ def main() -> None:
             bits = []
             for step in _REPORTED:
                 cloud = ready(points, step)
-                sections = [scan.encode(*cloud) for scan in (of_others, of_all)]
+                sections = [scan.encode(scan.plan(*cloud)) for scan in (of_others, of_all)]
                 sizes = [8 * len(section) / cloud[0].shape[1] for section in sections]
                 model = TABLES[sections[0][0] & 1]
                 bits.append(f"{1000 * step:g} mm {sizes[0]:.3f} ({sizes[1]:.3f}) {model}")

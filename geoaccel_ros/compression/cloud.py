@@ -35,7 +35,8 @@ class Cloud:
         if all(np.isfinite([row.min(initial=0), row.max(initial=0)]).all() for row in xyz):
             return cls(points, height, None, xyz)
         finite = np.isfinite(xyz).all(axis=0)
-        return cls(points, height, finite, xyz[:, finite])
+        # Not by a mask: that would leave x, y and z of a point side by side.
+        return cls(points, height, finite, xyz.compress(finite, axis=1))
 
     @property
     def types(self) -> list[np.dtype]:

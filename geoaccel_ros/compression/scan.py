@@ -16,6 +16,7 @@ independently. scan.cl says how. A section is
 """
 
 import struct
+from dataclasses import dataclass
 
 import numpy as np
 import pyopencl as cl
@@ -60,7 +61,7 @@ _USUAL_EVENTS = 20
 # No sensor measures more in a sweep: such clouds are maps, and to look for beams there takes time.
 _MOST_OF_SWEEP = 2**19
 # Chunks on which models are compared, at most.
-_COMPARED = 4
+_COMPARED = 2
 # The context of bits that are 1 as often as 0.
 _EVEN = 0
 # Bits that tell a context's own probability, about.
@@ -83,6 +84,27 @@ def sines() -> np.ndarray:
     half = np.concatenate([quarter, quarter[-2:0:-1]])
     turn = np.concatenate([half, -half])
     return np.concatenate([turn, turn[: _SINES // 4 + 2]]).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a cloud's cells are coded; on the device, until the next plan.
+
+    Attributes
+    ----------
+    model : int
+    head : bytes
+        What the section tells of it.
+    points : int
+    bits : float or None
+        That the events of all points take, by a few chunks; None where no models were compared.
+    """
+
+    model: int
+    head: bytes
+    points: int
+    bits: float | None
+    _arguments: tuple
 
 
 class Scan:
@@ -114,8 +136,8 @@ class Scan:
             device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=sines()
         )
 
-    def encode(self, cells: np.ndarray, points: np.ndarray, lines: Lines, step: float) -> bytes:
-        """Return the section of a cloud's cells.
+    def plan(self, cells: np.ndarray, points: np.ndarray, lines: Lines, step: float) -> Plan:
+        """Return the model whose events cost least on a few chunks.
 
         Parameters
         ----------
@@ -128,23 +150,64 @@ class Scan:
         step : float
             Of the grid, in metres.
         """
-        model, head, arguments = self._choose(cells, points, lines, step)
-        events, starts = self._events(model, arguments, (0, 1, _chunks(cells.shape[1])), 1)
-        return head + self._entropy.encode(events, starts, self._priors[model])
+        cells = np.ascontiguousarray(cells, np.int32)
+        count = cells.shape[1]
+        device = self._device
+        returned = cells.any(axis=0)
+        has_origins = int(count - np.count_nonzero(returned) > count // _RARE)
+        arguments = (
+            device.upload("scan_cells", cells),
+            device.upload("scan_order", lines.order),
+            count,
+            has_origins,
+        )
+        head = bytes([LINEAR + _HAS_ORIGINS * has_origins])
+        if not 0 < count <= _MOST_OF_SWEEP:
+            return Plan(LINEAR, head, count, None, arguments)
+        compared = _compared(count, _COMPARED)
+        share = compared[2] / _chunks(count)
+        cost = self._cost(LINEAR, arguments, compared, 1)[0]
+        linear = Plan(LINEAR, head, count, cost / share, arguments)
+        if max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
+            return linear
+        # A few points at the origin do no harm to what is found out; to leave them out takes time.
+        seen = np.flatnonzero(returned[lines.order]) if has_origins else slice(None)
+        order = lines.order[seen]
+        starts, line = _lines_of(points, seen, lines)
+        found = spinning.fit(points, order, line[seen], step)
+        if found is None or not _LEAST_STEP <= abs(found.step) < _MOST_STEP:
+            return linear
+        has_origins |= int(found.unreturned > 1 / _RARE)
+        fine = np.rint(points[:2] * 256).astype(np.int32)
+        # The last lines may have no returns at all.
+        beams = np.zeros((int(line[-1]) + 1, 3), np.int64)
+        beams[: len(found.beams)] = _in_units(found.beams)
+        pose = _pose_in_units(found.pose)
+        rows = [
+            (found.usual, found.step, *gains, has_offsets, found.repetition, *pose)
+            for has_offsets in range(1 + int(beams[:, 2].any()))
+            for gains in _GAINS
+        ]
+        spin = *arguments[:-1], has_origins, device.upload("scan_fine", fine)
+        costs = self._cost(
+            SPIN, (*spin, *self._spin_arguments(line, beams, rows)), compared, len(rows)
+        )
+        best = costs.argmin()
+        if cost <= costs[best]:
+            return linear
+        head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, rows[best])
+        arguments = *spin, *self._spin_arguments(line, beams, [rows[best]])
+        return Plan(SPIN, head, count, costs[best] / share, arguments)
 
-    def count(
-        self, cells: np.ndarray, points: np.ndarray, lines: Lines, step: float
-    ) -> tuple[int, np.ndarray]:
-        """Return the model that :meth:`encode` takes, and its events' counts as tables need them.
+    def encode(self, plan: Plan) -> bytes:
+        """Return the section of a cloud."""
+        events, starts = self._all_events(plan)
+        return plan.head + self._entropy.encode(events, starts, self._priors[plan.model])
 
-        Returns
-        -------
-        model : int
-        counts : uint32 (contexts, 2)
-        """
-        model, _, arguments = self._choose(cells, points, lines, step)
-        events, starts = self._events(model, arguments, (0, 1, _chunks(cells.shape[1])), 1)
-        return model, self._entropy.count(events, int(starts[-1]), len(self._priors[model]))
+    def count(self, plan: Plan) -> np.ndarray:
+        """Return the counts of a cloud's events as tables need them, uint32 (contexts, 2)."""
+        events, starts = self._all_events(plan)
+        return self._entropy.count(events, int(starts[-1]), len(self._priors[plan.model]))
 
     def decode(self, section: memoryview, lines: Lines) -> np.ndarray:
         """Return the cells of a section in the cloud's order, int32 (3, N).
@@ -182,7 +245,7 @@ class Scan:
         if model == SPIN:
             line, beams, row = spin
             # Fine coordinates are the encoder's alone.
-            arguments += self._spin_arguments(cells, line, beams, [row])
+            arguments += cells, *self._spin_arguments(line, beams, [row])
         device.launch_serial(
             self._decode[model], end - first,
             *stream.arguments, first, 1, end - first, 1, *arguments,
@@ -190,78 +253,14 @@ class Scan:
         stream.finish(first, end)
         return device.download(cells, 3 * count, "i4").reshape(3, count)
 
-    def _choose(self, cells, points, lines, step):
-        """Return the model whose events cost least on a few chunks, its head and arguments."""
-        cells = np.ascontiguousarray(cells, np.int32)
-        count = cells.shape[1]
-        device = self._device
-        returned = cells.any(axis=0)
-        has_origins = int(count - np.count_nonzero(returned) > count // _RARE)
-        arguments = (
-            device.upload("scan_cells", cells),
-            device.upload("scan_order", lines.order),
-            count,
-            has_origins,
-        )
-        linear = LINEAR, bytes([LINEAR + _HAS_ORIGINS * has_origins]), arguments
-        if not 0 < count <= _MOST_OF_SWEEP or max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
-            return linear
-        # A few points at the origin do no harm to what is found out; to leave them out takes time.
-        seen = np.flatnonzero(returned[lines.order]) if has_origins else slice(None)
-        order = lines.order[seen]
-        starts, line = _lines_of(points, seen, lines)
-        found = spinning.fit(points, order, line[seen], step)
-        if found is None or not _LEAST_STEP <= abs(found.step) < _MOST_STEP:
-            return linear
-        has_origins |= int(found.unreturned > 1 / _RARE)
-        arguments = (*arguments[:-1], has_origins)
-        fine = np.rint(points[:2] * 256).astype(np.int32)
-        # The last lines may have no returns at all.
-        beams = np.zeros((int(line[-1]) + 1, 3), np.int64)
-        beams[: len(found.beams)] = _in_units(found.beams)
-        pose = _pose_in_units(found.pose)
-        fine = device.upload("scan_fine", fine)
-        compared = self._compared(count)
-
-        def spin(rows):
-            return *arguments, *self._spin_arguments(fine, line, beams, rows)
-
-        def best(gains, has_offsets):
-            """Return the least cost, the gains and the row of parameters that has it."""
-            rows = [
-                (found.usual, found.step, *each, has_offsets, found.repetition, *pose)
-                for each in gains
-            ]
-            cost = self._cost(SPIN, spin(rows), compared, len(rows))
-            at = cost.argmin()
-            return cost[at], gains[at], rows[at]
-
-        has_offsets = int(beams[:, 2].any())
-        cost, gains, row = best(_GAINS, has_offsets)
-        if has_offsets:
-            cost, gains, row = min((cost, gains, row), best([gains], 0))
-        if self._cost(LINEAR, linear[2], compared, 1)[0] <= cost:
-            return linear
-        head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, row)
-        return SPIN, head, spin([row])
-
-    def _spin_arguments(self, fine, line, beams, rows):
+    def _spin_arguments(self, line, beams, rows):
         upload = self._device.upload
         return (
-            fine,
             upload("scan_lines", line.astype(np.uint16)),
             upload("scan_beams", (beams * _BEAM_UNITS).astype(np.int32)),
             upload("scan_rows", np.array(rows, np.int32)),
             self._sines,
         )
-
-    @staticmethod
-    def _compared(count: int) -> tuple[int, int, int]:
-        """Return the first of the chunks to compare models on, the distance, and how many."""
-        chunks = _chunks(count)
-        compared = min(_COMPARED, chunks)
-        every = chunks // compared
-        return every // 2, every, compared
 
     def _cost(self, model, arguments, chunks, rows) -> np.ndarray:
         """Return what these chunks cost in bits as parts of the whole cloud, float (rows,)."""
@@ -272,15 +271,20 @@ class Scan:
         )
         bins = 2 * len(self._priors[model])
         counts = np.stack([np.bincount(each, minlength=bins) for each in of_rows])
-        counts = counts.reshape(rows, -1, 2)
-        used = counts.any(axis=(0, 2))
-        used[_EVEN] = False
-        even = counts[:, _EVEN].sum(axis=1)
-        counts = counts[:, used]
-        by_prior = (counts * self._costs[model][used]).sum(axis=2)
+        even = counts[:, 2 * _EVEN] + counts[:, 2 * _EVEN + 1]
+        total = counts.sum(axis=0)
+        used = np.flatnonzero(total[::2] + total[1::2])
+        used = used[used != _EVEN]
+        # Not as one array: NumPy is slow at sums of two.
+        zeros, ones = counts[:, 2 * used], counts[:, 2 * used + 1]
+        cost = self._costs[model][used]
+        by_prior = zeros * cost[:, 0] + ones * cost[:, 1]
         # Contexts of which the prior is wrong get a probability of their own, told once.
-        own = _times_log(counts.sum(axis=2)) - _times_log(counts).sum(axis=2)
+        own = _times_log(zeros + ones) - _times_log(zeros) - _times_log(ones)
         return even + np.minimum(by_prior, own + _TOLD / every).sum(axis=1)
+
+    def _all_events(self, plan):
+        return self._events(plan.model, plan._arguments, (0, 1, _chunks(plan.points)), 1)
 
     def _events(self, model, arguments, chunks, rows):
         """Return the events of these chunks (first, step, number), and where each one's begin."""
@@ -296,6 +300,14 @@ class Scan:
 
 def _chunks(count: int) -> int:
     return -(-count // CHUNK)
+
+
+def _compared(count: int, most: int) -> tuple[int, int, int]:
+    """Return the first of at most so many chunks spread evenly, their distance, and how many."""
+    chunks = _chunks(count)
+    compared = min(most, chunks)
+    every = chunks // compared
+    return every // 2, every, compared
 
 
 def _event_costs(prior: np.ndarray) -> np.ndarray:

@@ -74,7 +74,8 @@ class ScanMode:
             found = lines.find(cells, _keys(points, cloud.finite))
         with self._stage("scan"):
             sections = {"lines": found.stored}
-            sections["geometry"] = self._scan.encode(cells, fine, found, grid.step)
+            plan = self._scan.plan(cells, fine, found, grid.step)
+            sections["geometry"] = self._scan.encode(plan)
         with self._stage("fields"):
             if header.attributes:
                 places = _places(found, cells, cloud.finite, len(points))

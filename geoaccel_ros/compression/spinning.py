@@ -13,6 +13,8 @@ _SLOPE, _LENGTH, _TURN = 65536, 256, 2**32
 # and the offsets are; single points from which cones are.
 _STEP_WINDOWS = 256, 48
 _OFFSET_WINDOWS = 512, 192
+# Of so many turns one tells which part of the most frequent one is the step.
+_STEP_SAMPLE = 4
 _CONE_POINTS = 4096
 # Steps of azimuth as parts of the most frequent one.
 _MAX_DIVISOR = 4
@@ -149,11 +151,10 @@ def _step(
     after how many points the numbers of steps repeat themselves, 0 if they do not.
     """
     at = _windows(len(order), *_STEP_WINDOWS)
-    x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
-    azimuth = np.arctan2(y, x)
-    turns = _between(azimuth.T).T
-    line = line[at]
-    is_far = np.hypot(x, y) > near / 2
+    x, y = _corrected(*points[:2].take(order.take(at), axis=1), seam, motion)
+    turns = _between(np.arctan2(y, x))
+    line = line.take(at)
+    is_far = _distance(x, y) > near / 2
     clear = (line[:, 1:] == line[:, :-1]) & is_far[:, 1:] & is_far[:, :-1]
     sequences, turns = turns, turns[clear & (np.abs(turns) > 1e-5)]
     if len(turns) < _LEAST_EVIDENCE:
@@ -161,30 +162,42 @@ def _step(
     middle = np.median(turns)
     turns = turns * np.sign(middle)
     turns = turns[(turns > 0) & (turns < 8 * abs(middle))]
+    # Which of them it is, some of the turns tell; how long it is, all.
     found = []
+    few = turns[::_STEP_SAMPLE]
     for divisor in range(1, _MAX_DIVISOR + 1):
-        step = abs(middle) / divisor
-        for _ in range(4):
-            multiples = np.rint(turns / step)
-            fits = (multiples > 0) & (np.abs(turns / step - multiples) < 0.3)
-            # Of sums: what is added to one turn is most often missing in the next.
-            step = turns[fits].sum() / max(multiples[fits].sum(), 1)
-            if not step:
-                return 0.0, 0, 0
-        misfit = np.abs(turns - np.rint(turns / step) * step)
+        step = _adjusted_step(few, abs(middle) / divisor, 4)
+        if not step:
+            return 0.0, 0, 0
+        misfit = np.abs(few - np.rint(few / step) * step)
         # In bits; the finer the step, the more fits by chance.
         bits = np.log2(1 + misfit / _JITTER).mean() + 0.2 * divisor
         found.append((bits, step, divisor))
     _, step, divisor = min(found)
-    step = float(step * np.sign(middle))
+    step = _adjusted_step(turns, step, 2)
+    if not step:
+        return 0.0, 0, 0
+    step *= float(np.sign(middle))
     return step, divisor, _repetition(np.rint(sequences / step))
+
+
+def _adjusted_step(turns: np.ndarray, step: float, rounds: int) -> float:
+    """Return the step that most of the turns are multiples of, from one near it; 0 if none are."""
+    for _ in range(rounds):
+        steps = turns / step
+        multiples = np.rint(steps)
+        fits = (multiples > 0) & (np.abs(steps - multiples) < 0.3)
+        # Of sums: what is added to one turn is most often missing in the next.
+        step = turns[fits].sum() / max(multiples[fits].sum(), 1)
+        if not step:
+            break
+    return float(step)
 
 
 def _repetition(sequences: np.ndarray) -> int:
     """Return after how many numbers sequences, by rows, repeat themselves; 0 if they do not."""
-    counts = np.unique(sequences, return_counts=True)[1]
-    # A number that is nearly always the same is known better by that.
-    always = counts.max() / sequences.size
+    # A number that is nearly always the same, the median then, is known better by that.
+    always = np.mean(sequences == np.median(sequences))
     if sequences.shape[1] <= 2 * _MAX_REPETITION or always > 0.6:
         return 0
     agreement = [
@@ -220,9 +233,14 @@ def _cones(
     return seam, motion, slopes, heights
 
 
+def _distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return sqrt(x^2 + y^2): a fraction of the time of ``np.hypot``, and far from overflow."""
+    return np.sqrt(x * x + y * y)
+
+
 def _between(azimuths: np.ndarray) -> np.ndarray:
-    """Return the turn, -pi to pi, from each azimuth to the next along the first axis."""
-    turns = np.diff(azimuths, axis=0)
+    """Return the turn, -pi to pi, from each azimuth to the next along the last axis."""
+    turns = np.diff(azimuths)
     return turns - 2 * np.pi * np.rint(turns / (2 * np.pi))
 
 
@@ -258,7 +276,7 @@ def _unreturned(points: np.ndarray, order: np.ndarray, seam: float, motion: np.n
     along = (x - place_x) * motion_x + (y - place_y) * motion_y
     along /= max(motion_x**2 + motion_y**2, 1e-9)
     x, y = _seen(x, y, motion, np.clip(along, -0.5, 0.5))
-    return float(np.mean(np.hypot(x, y) < 1))
+    return float(np.mean(_distance(x, y) < 1))
 
 
 def _adjusted(
@@ -288,7 +306,7 @@ def _adjusted(
     line = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
     turned = _turned(x, y, seam) if moves else 0.0
     motion = np.zeros(len(_MOTION_UNITS))
-    weight = known = np.minimum(np.hypot(x, y) / near, 1.0) ** 4
+    weight = known = np.minimum(_distance(x, y) / near, 1.0) ** 4
 
     def total(values):
         return np.add.reduceat(weight * values, starts, axis=-1)
@@ -303,7 +321,7 @@ def _adjusted(
         from_x, from_y = _seen(x, y, motion, turned)
         if moves:
             turned = _turned(from_x, from_y, seam)
-        r = np.maximum(np.hypot(from_x, from_y), 1e-9)
+        r = np.maximum(_distance(from_x, from_y), 1e-9)
         c, s = from_x / r, from_y / r
         tilt = (motion[5] + motion[7] * turned) * c + (motion[6] + motion[8] * turned) * s
         number = np.maximum(total(np.ones(len(r))), 1e-9)
@@ -351,31 +369,37 @@ def _offsets(
     """
     lines = int(line[-1]) + 1
     at = _windows(len(order), *_OFFSET_WINDOWS)
-    change = np.diff(1 / np.maximum(np.hypot(points[0, order[at]], points[1, order[at]]), 1e-9))
-    row, i = np.nonzero(np.abs(change) > _LEAST_CHANGE * cell)
-    at = np.stack([at[row, i], at[row, i + 1]])
-    at = at[:, line[at[0]] == line[at[1]]]
-    at = at[:, :: 1 + at.shape[1] // _OFFSET_POINTS]
-    x, y = _corrected(points[0, order[at]], points[1, order[at]], seam, motion)
-    r = np.maximum(np.hypot(x, y), 1e-9)
-    is_far = r.min(axis=0) > _LEAST_RANGE / cell
-    line = line[at[0, is_far]]
-    change = np.diff(1 / r[:, is_far], axis=0)[0] / step
-    turns = _between(np.arctan2(y[:, is_far], x[:, is_far]))[0] / step
+    change = np.diff(1 / np.maximum(_distance(*points[:2].take(order.take(at), axis=1)), 1e-9))
+    jumps = np.zeros(at.shape, bool)
+    jumps[:, :-1] = np.abs(change) > _LEAST_CHANGE * cell
+    at = at[jumps]
+    at = at[line[at] == line[at + 1]]
+    at = at[:: 1 + len(at) // _OFFSET_POINTS]
+    x, y = _corrected(*points[:2, order[np.stack([at, at + 1], axis=1)]], seam, motion)
+    r = np.maximum(_distance(x, y), 1e-9)
+    is_far = r.min(axis=1) > _LEAST_RANGE / cell
+    line = line[at[is_far]]
+    change = np.diff(1 / r[is_far])[:, 0] / step
+    turns = _between(np.arctan2(y[is_far], x[is_far]))[:, 0] / step
     near = np.abs(turns) < 5
     turns, change, line = turns[near], change[near], line[near]
-    known = np.bincount(line, minlength=lines) > _LEAST_EVIDENCE
+    result = np.zeros(lines)
+    if not len(line):
+        return result
+    starts = np.flatnonzero(np.diff(line, prepend=-1))
+    numbers = np.diff(starts, append=len(line))
 
     def best(offsets):
-        """Return the best of each line's offsets (tried, lines)."""
-        misfits = np.empty(offsets.shape)
-        for i, offset in enumerate(offsets):
-            steps = turns - offset[line] * change
-            misfits[i] = np.bincount(line, np.minimum(np.abs(steps - np.rint(steps)), 0.15), lines)
-        # Of equals the least, of lines with little evidence none.
-        misfits += 1e-6 * np.abs(offsets)
-        return np.where(known, offsets[misfits.argmin(axis=0), np.arange(lines)], 0)
+        """Return the best of each line's offsets (tried, lines that there are)."""
+        steps = turns - np.repeat(offsets, numbers, axis=1) * change
+        misfits = np.minimum(np.abs(steps - np.rint(steps)), 0.15)
+        # Of equals the least.
+        misfits = np.add.reduceat(misfits, starts, axis=1) + 1e-6 * np.abs(offsets)
+        return offsets[misfits.argmin(axis=0), np.arange(len(starts))]
 
     tried = np.arange(-_MAX_OFFSET, _MAX_OFFSET + _OFFSET_STEP / 2, _OFFSET_STEP)
-    coarse = best(np.repeat(tried[:, None], lines, axis=1) / cell)
-    return best(coarse + np.linspace(-0.5, 0.5, 7)[:, None] * _OFFSET_STEP / cell)
+    coarse = best(np.repeat(tried[:, None] / cell, len(starts), axis=1))
+    fine = best(coarse + np.linspace(-0.5, 0.5, 7)[:, None] * _OFFSET_STEP / cell)
+    # Of lines with little evidence none.
+    result[line[starts]] = np.where(numbers > _LEAST_EVIDENCE, fine, 0)
+    return result

@@ -35,7 +35,7 @@ def encoded(scan, xyz, keys, step=STEP):
     points = np.asarray(xyz, np.float64) / step
     cells = np.rint(points).astype(np.int32)
     found = lines.find(cells, keys)
-    return scan.encode(cells, points, found, step), cells, found
+    return scan.encode(scan.plan(cells, points, found, step)), cells, found
 
 
 def round_trip(scan, xyz, keys=None, step=STEP):
