@@ -13,5 +13,10 @@ setup(
         (f"share/{NAME}/launch", glob("launch/*.launch.py")),
         (f"share/{NAME}/config", glob("config/*.yaml") + glob("config/*.xml")),
         (f"share/{NAME}/rviz", glob("rviz/*.rviz")),
+        # What bags of compressed clouds say of themselves, where no distribution is installed.
+        (
+            f"share/{NAME}/interfaces/point_cloud_interfaces/msg",
+            glob("interfaces/point_cloud_interfaces/msg/*.msg"),
+        ),
     ],
 )

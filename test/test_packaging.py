@@ -18,7 +18,12 @@ import pytest
 import geoaccel_ros
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_FOLDERS = {"launch": "*.launch.py", "config": "*", "rviz": "*.rviz"}
+SHARED_FOLDERS = {
+    "launch": "*.launch.py",
+    "config": "*",
+    "rviz": "*.rviz",
+    "interfaces/point_cloud_interfaces/msg": "*.msg",
+}
 # What is imported by another name than it is installed by.
 DISTRIBUTIONS = {
     "cupy": "cupy-cuda13x",

@@ -12,7 +12,12 @@ from geoaccel_ros.pointcloud.layout import fields_of
 
 KINDS = ("ros1", "sqlite3", "mcap")
 CLOUD = "sensor_msgs/msg/PointCloud2"
+COMPRESSED_CLOUD = "point_cloud_interfaces/msg/CompressedPointCloud2"
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
+_DEFINITION = (
+    Path(__file__).resolve().parent.parent
+    / "interfaces/point_cloud_interfaces/msg/CompressedPointCloud2.msg"
+)
 _PLUGINS = {"sqlite3": StoragePlugin.SQLITE3, "mcap": StoragePlugin.MCAP}
 
 
@@ -28,6 +33,8 @@ class WrittenBag:
         if self._is_ros1:
             definition = "geometry_msgs/TransformStamped[] transforms\n"
             self.store.register(get_types_from_msg(definition, TRANSFORMS))
+        self.store.register(get_types_from_msg(_DEFINITION.read_text(), COMPRESSED_CLOUD))
+        if self._is_ros1:
             self.path = folder / "recorded.bag"
             self._writer = Rosbag1Writer(self.path)
         else:
@@ -45,11 +52,11 @@ class WrittenBag:
     def __exit__(self, *exception):
         self._writer.close()
 
-    def topic(self, topic, msgtype):
-        """Return the connection of a topic, which may have no messages."""
+    def topic(self, topic, msgtype, **options):
+        """Return the connection of a topic, which may have no messages; options are rosbags'."""
         if topic not in self._connections:
             self._connections[topic] = self._writer.add_connection(
-                topic, msgtype, typestore=self.store
+                topic, msgtype, typestore=self.store, **options
             )
         return self._connections[topic]
 
@@ -68,6 +75,16 @@ class WrittenBag:
         """Write a cloud, some of its fields changed by name."""
         data = self.serialised(self.message(points, stamp_ns, frame, **changes), CLOUD)
         self.raw(topic, CLOUD, stamp_ns if recorded_ns is None else recorded_ns, data)
+
+    def compressed_cloud(self, topic, points, stamp_ns, data, format_):
+        """Write what a codec made of a cloud."""
+        cloud = vars(self.message(points, stamp_ns, "lidar"))
+        values = {name: cloud[name] for name in cloud if name not in ("data", "__msgtype__")}
+        message = self.store.types[COMPRESSED_CLOUD](
+            **values, compressed_data=np.frombuffer(data, np.uint8), format=format_
+        )
+        raw = self.serialised(message, COMPRESSED_CLOUD)
+        self.raw(topic, COMPRESSED_CLOUD, stamp_ns, raw)
 
     def static_transform(self, parent, child, T_parent_child, recorded_ns):
         from scipy.spatial.transform import Rotation

@@ -1,4 +1,4 @@
-"""geoaccel compress, decompress and inspect: the point-cloud codec on files."""
+"""geoaccel compress, decompress and inspect: the point-cloud codec on files and bags."""
 
 import argparse
 import dataclasses
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoaccel_ros.cli.compressed_bags import compress_bag, decompress_bag
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.options import add_options, configuration
 from geoaccel_ros.cli.output import write_json
@@ -27,21 +28,28 @@ from geoaccel_ros.pointcloud.files import (
     read_points,
     write_points,
 )
+from geoaccel_ros.pointcloud.recordings.bag_messages import find_bag
+from geoaccel_ros.pointcloud.recordings.cloud import RecordingError
 
 
 def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     """Add the three commands."""
     compress = subparsers.add_parser(
         "compress",
-        help="a cloud to a stream, with the errors measured",
-        description="Compress a cloud; decode the stream again to measure its errors.",
+        help="a cloud to a stream, or the clouds of a bag; with the errors measured",
+        description="Compress a cloud, or the clouds of a bag to messages on <topic>/compressed, "
+        "all else in the bag as it was; decode the streams again to measure their errors.",
     )
     compress.add_argument(
         "input",
         metavar="IN",
-        help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts)",
+        help="cloud: .bin (KITTI), .npy, .pcd, .ply, .las, .laz or text (.xyz, .txt, .csv, .pts); "
+        "or a bag: .bag, .mcap, .db3 or the folder of a rosbag2",
     )
-    compress.add_argument("stream", metavar="OUT", help="stream to write")
+    compress.add_argument(
+        "stream", metavar="OUT", help="stream to write; of a bag, a new bag of the same kind"
+    )
+    _add_topic(compress)
     compress.add_argument(
         "--sweep",
         action="store_true",
@@ -53,11 +61,16 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     add_options(compress, CodecConfig)
     compress.set_defaults(run=_compress)
 
-    decompress = subparsers.add_parser("decompress", help="a stream to a cloud")
-    decompress.add_argument("input", metavar="IN", help="stream that compress wrote")
-    decompress.add_argument(
-        "output", metavar="OUT", help="cloud to write: .npy, .bin, .pcd or .ply"
+    decompress = subparsers.add_parser(
+        "decompress", help="a stream to a cloud, or the compressed messages of a bag to clouds"
     )
+    decompress.add_argument("input", metavar="IN", help="stream or bag that compress wrote")
+    decompress.add_argument(
+        "output",
+        metavar="OUT",
+        help="cloud to write: .npy, .bin, .pcd or .ply; of a bag, a new bag of the same kind",
+    )
+    _add_topic(decompress)
     decompress.add_argument(
         "--level",
         type=int,
@@ -78,8 +91,24 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         )
 
 
+def _add_topic(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topic",
+        action="append",
+        metavar="TOPIC",
+        help="of a bag, a topic to convert, may be repeated (default: all of clouds)",
+    )
+
+
 def _compress(args: argparse.Namespace) -> int:
     config = configuration(args, CodecConfig)
+    bag = _bag(args)
+    if bag is not None:
+        if args.sweep or args.output is not None:
+            raise UserError("--sweep and --output are of a cloud in a file: leave them out")
+        codec = _codec(config)
+        result = compress_bag(bag, Path(args.stream), args.topic, codec, args.json == "-")
+        return _report(args, result | {"device": codec.device_name})
     if args.output is not None and not args.sweep:
         raise UserError("--output is where --sweep draws: give both")
     if args.sweep and (config.is_lossless or config.targets):
@@ -120,8 +149,14 @@ def _compress(args: argparse.Namespace) -> int:
 
 
 def _decompress(args: argparse.Namespace) -> int:
+    bag = _bag(args)
+    if bag is not None and args.level is not None:
+        raise UserError("--level is of a stream in a file: leave it out")
     _check_distinct(args.input, args.output)
     codec = _codec(CodecConfig(**configuration(args, DeviceConfig).as_dict()))
+    if bag is not None:
+        result = decompress_bag(bag, Path(args.output), args.topic, codec, args.json == "-")
+        return _report(args, result | {"device": codec.device_name})
     stream = _read_stream(args.input)
     try:
         if args.level is None:
@@ -157,6 +192,17 @@ def _inspect(args: argparse.Namespace) -> int:
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
     return _report(args, {"bytes": len(stream), **dataclasses.asdict(info)})
+
+
+def _bag(args: argparse.Namespace) -> Path | None:
+    """Return what to open of the input as a bag, or None if it is none."""
+    try:
+        bag = find_bag(Path(args.input))
+    except RecordingError as error:
+        raise UserError(str(error)) from None
+    if bag is None and args.topic:
+        raise UserError(f"'{args.input}' is no bag and has no topics: leave out --topic")
+    return bag
 
 
 def _codec(config: CodecConfig) -> Codec:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from geoaccel_ros.pointcloud.recordings import bag
 from geoaccel_ros.pointcloud.recordings.bag import Bag
+from geoaccel_ros.pointcloud.recordings.bag_messages import SUFFIXES, find_bag
 from geoaccel_ros.pointcloud.recordings.cloud import RecordedCloud, RecordingError
 from geoaccel_ros.pointcloud.recordings.folder import ScanFolder
 
@@ -28,20 +28,13 @@ def open_recording(path: Path, topic: str | None = None) -> Bag | ScanFolder:
     """
     if not path.exists():
         raise RecordingError(f"'{path}' does not exist")
-    if path.is_dir() and not (path / "metadata.yaml").exists():
-        files = sorted(file for file in path.iterdir() if file.suffix in bag.SUFFIXES)
-        if len(files) > 1:
-            raise RecordingError(
-                f"'{path}' holds several bags and no metadata.yaml: give one of the files, or let "
-                f"`ros2 bag reindex` make it ({', '.join(file.name for file in files)})"
-            )
-        if not files:
-            if topic is not None:
-                raise RecordingError(f"'{path}' is no bag and has no topics")
-            return ScanFolder(path)
-        path = files[0]
-    if path.is_file() and path.suffix not in bag.SUFFIXES:
+    bag = find_bag(path)
+    if bag is not None:
+        return Bag(bag, topic)
+    if path.is_file():
         raise RecordingError(
-            f"'{path}' is a file; give a folder of scans or a bag ({', '.join(bag.SUFFIXES)})"
+            f"'{path}' is a file; give a folder of scans or a bag ({', '.join(SUFFIXES)})"
         )
-    return Bag(path, topic)
+    if topic is not None:
+        raise RecordingError(f"'{path}' is no bag and has no topics")
+    return ScanFolder(path)

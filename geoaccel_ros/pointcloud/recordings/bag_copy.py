@@ -1,0 +1,158 @@
+"""A bag in the likeness of another: topics and messages as they were, or others in their place."""
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from rosbags.interfaces import Connection, QosReliability
+from rosbags.rosbag1 import Writer as Rosbag1Writer
+from rosbags.rosbag1.reader import decompressors
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
+from rosbags.rosbag2 import Writer as Rosbag2Writer
+from rosbags.rosbag2.storage_mcap import McapReader
+
+from geoaccel_ros.pointcloud.recordings.bag_messages import BagMessages
+from geoaccel_ros.pointcloud.recordings.cloud import RecordingError
+
+# The last version of metadata.yaml that distributions since Humble read; 9 writes QoS otherwise.
+_METADATA_VERSION = 8
+# Of a type that the bag does not define; rosbags writes none without.
+_UNKNOWN_HASH = "RIHS01_" + "0" * 64
+
+
+class BagCopy:
+    """A new bag, stored and compressed as ``source`` is; what it holds is written to it.
+
+    Of a rosbag2 in several files one is made. A context manager: the bag is whole at its end, or
+    gone where that is an exception.
+
+    Parameters
+    ----------
+    source : BagMessages
+    path : Path
+        A .bag file where the source is one, else a folder; must not exist.
+
+    Raises
+    ------
+    RecordingError
+        If the path exists, its name is one of the other kind, or, later, nothing can be written
+        to it.
+    """
+
+    def __init__(self, source: BagMessages, path: Path):
+        if path.exists():
+            raise RecordingError(f"'{path}' exists already: name another output, or remove it")
+        if source.is_ros1 and path.suffix != ".bag":
+            raise RecordingError(f"'{path}': a bag of ROS 1 becomes one of ROS 1, name it *.bag")
+        if not source.is_ros1 and path.suffix in (".bag", ".db3", ".mcap"):
+            raise RecordingError(f"'{path}': a rosbag2 is a folder, name it without {path.suffix}")
+        self._source = source
+        self._path = path
+        self._writer = _ros1_writer(source, path) if source.is_ros1 else _ros2_writer(source, path)
+
+    def __enter__(self) -> "BagCopy":
+        with self._complaining():
+            self._writer.open()
+        return self
+
+    def __exit__(self, exception_type, *exception) -> None:
+        try:
+            with self._complaining():
+                self._writer.__exit__(exception_type, *exception)
+        except RecordingError:
+            self._remove()
+            raise
+        if exception_type is not None:
+            self._remove()
+
+    def topic_like(self, connection: Connection) -> Connection:
+        """Return a topic of the name, type, definition and QoS that one of the source has."""
+        return self._topic(
+            connection.topic,
+            connection.msgtype,
+            connection.msgdef.data,
+            connection.digest,
+            connection.ext,
+        )
+
+    def topic_in_place_of(self, connection: Connection, topic: str, msgtype: str) -> Connection:
+        """Return a topic of another name and type than one of the source.
+
+        Parameters
+        ----------
+        msgtype : str
+            One that the source's types know.
+        """
+        types, ext = self._source.types, connection.ext
+        if self._source.is_ros1:
+            definition, digest = types.generate_msgdef(msgtype, ros_version=1)
+        else:
+            definition, _ = types.generate_msgdef(msgtype, ros_version=2)
+            digest = types.hash_rihs01(msgtype)
+            # As the nodes publish it; of a sensor's best effort a reliable subscriber hears none.
+            profiles = [
+                profile._replace(reliability=QosReliability.RELIABLE)
+                for profile in ext.offered_qos_profiles
+            ]
+            ext = ext._replace(offered_qos_profiles=profiles)
+        return self._topic(topic, msgtype, definition, digest, ext)
+
+    def write(self, connection: Connection, recorded_ns: int, raw: bytes | memoryview) -> None:
+        """Add a message to one of the topics that this object returned."""
+        with self._complaining():
+            self._writer.write(connection, recorded_ns, raw)
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RecordingError(f"cannot write '{self._path}': {reason}") from None
+
+    def _remove(self) -> None:
+        if self._path.is_dir():
+            shutil.rmtree(self._path, ignore_errors=True)
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def _topic(self, topic: str, msgtype: str, definition: str, digest: str, ext) -> Connection:
+        # A publisher that was started again comes twice in a bag, which rosbags would not write.
+        for known in self._writer.connections:
+            same_type = known.digest == digest or not self._source.is_ros1
+            if (known.topic, known.msgtype, known.ext) == (topic, msgtype, ext) and same_type:
+                return known
+        if self._source.is_ros1:
+            return self._writer.add_connection(
+                topic, msgtype, msgdef=definition, md5sum=digest, **ext._asdict()
+            )
+        return self._writer.add_connection(
+            topic, msgtype, msgdef=definition, rihs01=digest or _UNKNOWN_HASH, **ext._asdict()
+        )
+
+
+def _ros1_writer(source: BagMessages, path: Path) -> Rosbag1Writer:
+    writer = Rosbag1Writer(path)
+    used = [chunk.decompressor for chunk in source.reader.chunks.values()]
+    for name in ("bz2", "lz4"):
+        if decompressors[name] in used:
+            writer.set_compression(Rosbag1Writer.CompressionFormat[name.upper()])
+            break
+    return writer
+
+
+def _ros2_writer(source: BagMessages, path: Path) -> Rosbag2Writer:
+    reader = source.reader
+    files = getattr(reader.storage, "storages", [reader.storage])
+    is_mcap = isinstance(files[0], McapReader) if files else False
+    plugin = StoragePlugin.MCAP if is_mcap else StoragePlugin.SQLITE3
+    writer = Rosbag2Writer(path, version=_METADATA_VERSION, storage_plugin=plugin)
+    mode = CompressionMode[(reader.compression_mode or "none").upper()]
+    if is_mcap and any(chunk.compression for file in files for chunk in file.chunks):
+        mode = CompressionMode.STORAGE
+    writer.set_compression(mode, CompressionFormat.ZSTD)
+    for key, value in (reader.storage.metadata.custom or {}).items():
+        writer.set_custom_data(key, str(value))
+    return writer
