@@ -25,7 +25,7 @@ from geoaccel_ros.compression.bitstream import (
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.distortion import distortion
-from geoaccel_ros.compression.errors import CodecError, FutureVersionError
+from geoaccel_ros.compression.errors import CodecError, FutureVersionError, TooLargeError
 from geoaccel_ros.compression.field_table import check_layout
 from geoaccel_ros.compression.fields import FieldCoder
 from geoaccel_ros.compression.grid import Grid
@@ -525,7 +525,7 @@ class Codec:
 
     def _check_size(self, size: int) -> None:
         if size > self._config.max_decoded_mib * 2**20:
-            raise CodecError(
+            raise TooLargeError(
                 f"the cloud needs {size / 2**20:.0f} MiB, more than max_decoded_mib "
                 f"({self._config.max_decoded_mib}): raise it if the cloud is meant to be so large"
             )

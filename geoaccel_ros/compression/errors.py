@@ -21,3 +21,7 @@ class FutureVersionError(CodecError):
 
 class DeclarationError(CodecError):
     """A message that declares another cloud than its stream holds, or contradicts itself."""
+
+
+class TooLargeError(CodecError):
+    """A cloud of more bytes than the codec was allowed."""

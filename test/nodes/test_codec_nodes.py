@@ -1,19 +1,15 @@
 """What comes back of a cloud through cloud_encoder and cloud_decoder, in each mode."""
 
-import copy
 
 import numpy as np
-import pytest
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 
-from geoaccel_ros.compression.codec import Codec, CodecConfig
 from geoaccel_ros.pointcloud.layout import packed_dtype
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.pointcloud2 import (
-    bytes_for_message,
     message_from_points,
     points_from_message,
 )
@@ -98,38 +94,3 @@ def test_merged_points_leave_a_narrower_cloud(nodes, probe):
     cells = np.round(np.stack([points_from_message(decoded)[a] for a in "xyz"]) / 0.5)
     cells = cells[:, np.isfinite(cells).all(axis=0)]
     assert len(np.unique(cells, axis=1).T) == cells.shape[1]
-
-
-@pytest.mark.parametrize("change", ["width", "field", "point_step"])
-def test_a_message_that_declares_another_cloud_is_dropped(nodes, probe, change):
-    process = nodes.start("cloud_decoder", "-p", "threads:=1")
-    decoded = probe.listen(PointCloud2, "/points/decompressed", qos.RELIABLE)
-    sender = probe.speak(CompressedPointCloud2, "/points/compressed", qos.RELIABLE)
-    probe.wait_for_connections(
-        "cloud_decoder", publishers_of_points__compressed=1, subscribers_of_points__decompressed=1
-    )
-    original, points = organised()
-    merging = Codec(CodecConfig(mode="octree", duplicates="merge", step=0.5))
-    good = CompressedPointCloud2(
-        header=original.header,
-        height=ROWS,
-        width=COLUMNS,
-        fields=original.fields,
-        point_step=original.point_step,
-        row_step=original.row_step,
-        format="geoaccel",
-        compressed_data=bytes_for_message(merging.encode(points, ROWS)),
-    )
-    bad = copy.deepcopy(good)
-    if change == "width":
-        bad.width -= 1
-    elif change == "field":
-        bad.fields[3].name = "layer"
-    else:
-        bad.point_step += 1
-    sender.publish(bad)
-    probe.wait_for_count("cloud_decoder", "refused", 1)
-    assert len(decoded) == 0
-    assert "another cloud than its message declares" in process.output
-    sender.publish(good)
-    wait_for(lambda: len(decoded) == 1, what="the good cloud")
