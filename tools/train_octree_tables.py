@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 
 from geoaccel_ros.benchmark.yard import drive
 from geoaccel_ros.compression.beams import Beams, fit_beams
@@ -133,9 +134,15 @@ def count(
     occupancy = entropy.count(events, int(starts[-1]), OCCUPANCY_CONTEXTS)
     multiplicity = np.zeros((MULTIPLICITY_CONTEXTS, 2))
     if tree.multiplicity.max() > 1:
-        events, starts = octree.multiplicity_events(leaves, cells, tree.multiplicity, *place)
+        events, starts = octree.multiplicity_events(leaves, cells, _starts(device, tree), *place)
         multiplicity = entropy.count(events, int(starts[-1]), MULTIPLICITY_CONTEXTS)
     return kind_of(sizes, tree.beams), occupancy, multiplicity
+
+
+def _starts(device: Device, tree: Tree) -> cl.Buffer:
+    """Return where each cell's points begin, as the octree takes it."""
+    ends = np.append(0, np.cumsum(tree.multiplicity)).astype(np.uint32)
+    return device.upload("trained starts", ends)
 
 
 def shrunk(counts: np.ndarray, likeness: tuple[tuple[int, ...], ...]) -> np.ndarray:
@@ -191,7 +198,7 @@ def report(device: Device, clouds: dict, counts: dict) -> None:
                 tree = next(trees_of(device, xyz, ring, step))
                 leaves = device.upload("trained leaves", tree.leaves)
                 sections = octree.encode(
-                    leaves, len(tree.leaves), tree.multiplicity, tree.grid.depth,
+                    leaves, len(tree.leaves), _starts(device, tree), tree.grid.depth,
                     tree.grid.origin, tree.beams,
                 )  # fmt: skip
                 sections["beams"] = tree.beams.to_bytes() if tree.beams else b""

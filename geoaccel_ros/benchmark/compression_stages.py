@@ -46,7 +46,7 @@ _PUBLISHED_KERNEL = {
     "count_parents": BUILD, "scan_counts": BUILD, "scatter_parents": BUILD,
     "begin_levels": PREDICTION, "describe_nodes": PREDICTION, "descend": PREDICTION,
     "end_levels": PREDICTION, "sum_blocks": PREDICTION, "scan_blocks": PREDICTION,
-    "deinterleave": PREDICTION, "find_neighbours": PREDICTION,
+    "place_codes": PREDICTION, "gather_positions": PREDICTION, "find_neighbours": PREDICTION,
     "code_nodes": RESIDUALS, "code_multiplicity": RESIDUALS, "code_values": RESIDUALS,
     "code_cycles": RESIDUALS, "pack_events": RESIDUALS,
     "count_runs": STATISTICS, "count_in_groups": STATISTICS, "sum_histograms": STATISTICS,

@@ -40,12 +40,6 @@ class OccupiedCells:
         """Return the place in the order of each cell's first point, uint32 (count,)."""
         return self._device.download(self.starts, self.count, "u4")
 
-    def multiplicity(self) -> np.ndarray | None:
-        """Return the points of each cell, uint32 (count,); None where each has one."""
-        if self.count == self.points:
-            return None
-        return np.diff(self.first(), append=np.uint32(self.points))
-
 
 class CellSort:
     """Sorts points by their cells on an OpenCL device."""

@@ -102,7 +102,7 @@ class Octree:
         self,
         leaves: cl.Buffer,
         cells: int,
-        multiplicity: np.ndarray | None,
+        starts: cl.Buffer | None,
         depth: int,
         origin: tuple[int, int, int],
         beams: Beams | None,
@@ -115,8 +115,9 @@ class Octree:
             uint64 (cells,): Morton codes of the occupied cells, ascending, without duplicates,
             each below 8**depth.
         cells : int
-        multiplicity : ndarray, shape (cells,), uint32, or None
-            Points of each cell, 1 or more; None where each has one.
+        starts : Buffer or None
+            uint32 (cells + 1,): where each cell's points begin, and how many there are; None where
+            each cell has one.
         depth : int
             Levels below the root.
         origin : tuple of int
@@ -126,20 +127,20 @@ class Octree:
         """
         sections = {"occupancy": b"", "multiplicity": b""}
         if cells > 0 and depth > 0:
-            events, starts, sizes = self.occupancy_events(leaves, cells, depth, origin, beams)
+            events, chunks, sizes = self.occupancy_events(leaves, cells, depth, origin, beams)
             sections["occupancy"] = b"".join(
                 (
                     bytes([_chunk_bits(cells)]),
                     encode_numbers(sizes[1:depth]),
                     self._entropy.encode(
-                        events, starts, self._occupancy_priors[kind_of(sizes, beams)]
+                        events, chunks, self._occupancy_priors[kind_of(sizes, beams)]
                     ),
                 )
             )
-        if multiplicity is not None and multiplicity.max(initial=1) > 1:
-            events, starts = self.multiplicity_events(leaves, cells, multiplicity, origin, beams)
+        if starts is not None:
+            events, chunks = self.multiplicity_events(leaves, cells, starts, origin, beams)
             sections["multiplicity"] = self._entropy.encode(
-                events, starts, self._multiplicity_prior
+                events, chunks, self._multiplicity_prior
             )
         return sections
 
@@ -152,8 +153,8 @@ class Octree:
         origin: tuple[int, int, int],
         beams: Beams | None,
         levels: int | None = None,
-    ) -> tuple[cl.Buffer, int, np.ndarray | None]:
-        """Return the codes of the cells, their number and the points of each.
+    ) -> tuple[cl.Buffer, int, cl.Buffer | None]:
+        """Return the codes of the cells, their number and where the points of each begin.
 
         Parameters
         ----------
@@ -171,8 +172,9 @@ class Octree:
         codes : Buffer
             uint64 (count,), ascending, of three bits for each level.
         count : int
-        multiplicity : ndarray, shape (count,), uint32, or None
-            None where each cell has one point, or where levels are left out.
+        starts : Buffer or None
+            uint32 (count + 1,), the last ``points``; None where each cell has one point, or where
+            levels are left out.
 
         Raises
         ------
@@ -197,10 +199,10 @@ class Octree:
         if levels is not None and levels < depth:
             return codes, count, None
         if points > cells:
-            multiplicity = self._decode_multiplicity(
+            starts = self._decode_starts(
                 sections["multiplicity"], codes, cells, points, origin, beams
             )
-            return codes, count, multiplicity
+            return codes, count, starts
         if len(sections["multiplicity"]):
             raise misfit
         return codes, count, None
@@ -253,18 +255,18 @@ class Octree:
         self,
         leaves: cl.Buffer,
         cells: int,
-        multiplicity: np.ndarray,
+        points: cl.Buffer,
         origin: tuple[int, int, int],
         beams: Beams | None,
     ) -> tuple[cl.Buffer, np.ndarray]:
-        """Return the events of the cells and where each chunk's begin, as of :meth:`encode`."""
+        """Return the events of the cells, and where each chunk's begin.
+
+        ``points`` are the ``starts`` of :meth:`encode`.
+        """
         device = self._device
         chunks = _chunk_count(cells, _CHUNK_BITS)
         counts = device.buffer("event_starts", 4 * (chunks + 1))
-        arguments = (
-            leaves, cells, *_location(origin, beams), 2**_CHUNK_BITS, chunks,
-            device.upload("multiplicity", multiplicity),
-        )  # fmt: skip
+        arguments = (leaves, cells, *_location(origin, beams), 2**_CHUNK_BITS, chunks, points)
         device.launch_serial(self._count_cells, chunks, *arguments, counts)
         self._sums.exclusive(counts, chunks)
         starts = device.download(counts, chunks + 1, "u4")
@@ -311,7 +313,7 @@ class Octree:
             raise CodecError("damaged stream: the levels of the octree are not as many as stated")
         return codes, int(sizes[levels])
 
-    def _decode_multiplicity(
+    def _decode_starts(
         self,
         section: memoryview,
         codes: cl.Buffer,
@@ -319,11 +321,11 @@ class Octree:
         points: int,
         origin: tuple[int, int, int],
         beams: Beams | None,
-    ) -> np.ndarray:
+    ) -> cl.Buffer:
         device = self._device
         chunks = _chunk_count(cells, _CHUNK_BITS)
         stream = self._entropy.open(section, chunks, self._multiplicity_prior, "multiplicity")
-        buffer = device.buffer("multiplicity", 4 * cells)
+        buffer = device.buffer("point_starts", 4 * (cells + 1))
         device.launch_serial(
             self._decode_cells, chunks,
             codes, cells, *_location(origin, beams), 2**_CHUNK_BITS, chunks, buffer,
@@ -333,7 +335,8 @@ class Octree:
         multiplicity = device.download(buffer, cells, "u4")
         if int(multiplicity.sum(dtype=np.uint64)) != points or not multiplicity.all():
             raise CodecError("damaged stream: the cells do not hold the number of points")
-        return multiplicity
+        self._sums.exclusive(buffer, cells)
+        return buffer
 
     def _build_levels(
         self, leaves: cl.Buffer, count: int, depth: int

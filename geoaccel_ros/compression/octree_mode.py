@@ -89,7 +89,7 @@ class OctreeMode:
         cells = self.cells(cloud, grid)
         if limit is not None and self._estimate(cells, grid) > limit:
             return None
-        multiplicity = None if is_merged else cells.multiplicity()
+        starts = None if is_merged or cells.count == cells.points else cells.starts
         points, finite = cloud.points, cloud.finite
         rest = points[:0] if finite is None else points[~finite]
         header = Header(
@@ -108,14 +108,14 @@ class OctreeMode:
                 beams = None
         with self._stage("octree"):
             sections = self._octree.encode(
-                cells.leaves, cells.count, multiplicity, grid.depth, grid.origin, beams
+                cells.leaves, cells.count, starts, grid.depth, grid.origin, beams
             )
         sections["beams"] = beams.to_bytes() if beams else b""
         if limit is not None and _size(sections) > limit:
             return None
         with self._stage("fields"):
             if header.attributes:
-                self._encode_fields(cloud, cells, multiplicity, header, steps, sections)
+                self._encode_fields(cloud, cells, starts, header, steps, sections)
             sections["nonfinite"] = nonfinite.encode(rest, list(points.dtype.names))
         return header, sections
 
@@ -129,12 +129,8 @@ class OctreeMode:
         """
         header, sections = stream.header, stream.sections
         with self._stage("octree"):
-            codes, count, multiplicity = self._leaves(stream)
+            codes, count, starts = self._leaves(stream)
         with self._stage("cells"):
-            starts = None
-            if multiplicity is not None:
-                ends = np.cumsum(multiplicity, dtype=np.uint32)
-                starts = self._device.upload("point_starts", np.append(np.uint32(0), ends))
             points = self._points(header, codes, count, starts)
         with self._stage("fields"):
             if header.attributes:
@@ -179,7 +175,7 @@ class OctreeMode:
         self,
         cloud: Cloud,
         cells: OccupiedCells,
-        multiplicity: np.ndarray | None,
+        starts: cl.Buffer | None,
         header: Header,
         steps: dict[str, float],
         sections: dict[str, bytes],
@@ -190,9 +186,8 @@ class OctreeMode:
             order = order[cells.first()]
         is_whole = len(order) == len(cloud.points)
         positions = self._morton.positions(
-            cells.leaves, cells.count, len(order),
-            None if multiplicity is None else cells.starts, header.grid,
-        )  # fmt: skip
+            cells.leaves, cells.count, len(order), starts, header.grid
+        )
         places = Places(len(order), order if is_whole else None, positions, is_order_told=False)
         for name in header.attributes:
             column = cloud.points[name] if is_whole else cloud.values(name, order)

@@ -145,9 +145,10 @@ kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, 
 #define REPEATS (REPEATED_AGAIN + 16)
 #define MULTIPLICITY_CONTEXTS (REPEATS + INTEGER_CONTEXTS)
 
-// If the sensor is not at the origin (located 0), all distances are one.
+// If the sensor is not at the origin (located 0), all distances are one. `points` are where each cell's points begin
+// and the last's end; decoding makes it the number of each cell's.
 kernel void code_multiplicity(global const ulong *codes, uint count, uint located, int origin_x, int origin_y,
-                              uint chunk_cells, uint chunks, global uint *multiplicity, CODER)
+                              uint chunk_cells, uint chunks, global uint *points, CODER)
 {
     const uint chunk = get_global_id(0);
     if (chunk >= chunks)
@@ -167,7 +168,7 @@ kernel void code_multiplicity(global const ulong *codes, uint count, uint locate
 #ifdef DECODE
         const uint present = 1;
 #else
-        const uint present = multiplicity[i];
+        const uint present = points[i + 1] - points[i];
 #endif
         uint more = code_bit(&coder, REPEATED + (distance * 3 + before) * 4 + crowd, present > 1);
         if (more)
@@ -176,7 +177,7 @@ kernel void code_multiplicity(global const ulong *codes, uint count, uint locate
         if (more == 2)
             more += (uint)code_unsigned(&coder, REPEATS, present - 3UL);
 #ifdef DECODE
-        multiplicity[i] = 1 + more;
+        points[i] = 1 + more;
 #endif
     }
     CLOSE_CODER(coder, chunk);
