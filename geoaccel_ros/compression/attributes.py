@@ -68,8 +68,8 @@ _MAX_CYCLE = 256
 
 # Of a value: more are rare in fields that compress.
 _USUAL_EVENTS = 16
-# Chunks on which predictors are compared, at most.
-_COMPARED = 4
+# Chunks and values on which predictors are compared, at most.
+_COMPARED, _COMPARED_VALUES = 8, 4096
 _CENTRE = struct.Struct("<q")
 # Places of a cycle that are passed for each value, at most.
 _LONGEST_WAY = 3.0
@@ -208,7 +208,7 @@ class AttributeCoder:
         if predictor is None:
             predictor = self._cheapest(models, values)
         model = models[predictor]
-        events, starts = self._events(model, len(values), (0, 1, _chunks(len(values))))
+        events, starts = self._events(model, len(values), (0, 1, _chunks(len(values)), CHUNK))
         return model.head + self._entropy.encode(events, starts, self._prior)
 
     def decode(
@@ -257,7 +257,7 @@ class AttributeCoder:
         stream = self._entropy.open(
             section[events_at:], chunks, self._prior, "attributes", first, end
         )
-        self._launch(model, "-DDECODE", decoded, (0, 1, end - first), *stream.arguments)
+        self._launch(model, "-DDECODE", decoded, (0, 1, end - first, CHUNK), *stream.arguments)
         stream.finish()
         values = self._device.download(buffer, decoded, "i8")
         return cycle[values].astype(np.int64) if predictor == CYCLE else values
@@ -293,20 +293,26 @@ class AttributeCoder:
         """Return the predictor of the model whose events cost least on a few chunks."""
         count = len(values)
         compared = min(_COMPARED, _chunks(count))
-        every = _chunks(count) // compared
+        every, length = _chunks(count) // compared, min(_COMPARED_VALUES // compared, CHUNK)
         first = every // 2
-        best_along = _best_along(values, first * CHUNK, every * CHUNK)
+        parts = [
+            values[at : at + length]
+            for at in range(first * CHUNK, (first + every * compared) * CHUNK, every * CHUNK)
+        ]
+        best_along = _best_along(parts)
         cost = {}
         for predictor in models.keys() - {PREVIOUS, MEAN, LINEAR} | {best_along}:
-            events, starts = self._events(models[predictor], count, (first, every, compared))
+            events, starts = self._events(
+                models[predictor], count, (first, every, compared, length)
+            )
             on_host = self._device.download(events, int(starts[-1]), "u2")
             cost[predictor] = self._costs[on_host].sum()
         return min(cost, key=cost.get)
 
     def _events(
-        self, model: "_Model", count: int, chunks: tuple[int, int, int]
+        self, model: "_Model", count: int, chunks: tuple[int, int, int, int]
     ) -> tuple[cl.Buffer, np.ndarray]:
-        """Return the events of chunks (first, step, number), and where each one's begin."""
+        """Return the events of chunks (first, step, number, values), and where each one's begin."""
 
         def emit(*buffers: cl.Buffer) -> None:
             self._launch(model, "-DEMIT", count, chunks, *buffers)
@@ -333,11 +339,10 @@ def _chunks(count: int) -> int:
     return -(-count // CHUNK)
 
 
-def _best_along(values: np.ndarray, first: int, every: int) -> int:
-    """Return which of the predictors along the order leaves least, on some of the values."""
-    parts = [values[at : at + CHUNK] for at in range(first, len(values), every)]
+def _best_along(parts: list[np.ndarray]) -> int:
+    """Return which of the predictors along the order leaves least, on parts of a sequence."""
     bits = {PREVIOUS: 0.0, MEAN: 0.0, LINEAR: 0.0}
-    for part in parts[:_COMPARED]:
+    for part in parts:
         steps = np.diff(part)
         bits[PREVIOUS] += _bits(steps[1:])
         bits[MEAN] += _bits(steps[1:] + (steps[:-1] >> 1))

@@ -319,13 +319,13 @@ class EntropyCoder:
 
     def _choose(self, counts: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the contexts whose own probability is worth its cost, and the table with these."""
-        best = best_indices(counts)
-        saved = costs(counts, prior) - costs(counts, best)
         # Context 0 has no choice.
-        saved[0] = 0
-        replaced = np.flatnonzero(saved > _SENT_COST)
+        used = 1 + np.flatnonzero(counts[1:].any(axis=1))
+        counts, best = counts[used], best_indices(counts[used])
+        pays = costs(counts, prior[used]) - costs(counts, best) > _SENT_COST
+        replaced = used[pays]
         table = _table_of(prior)
-        table[replaced] = best[replaced]
+        table[replaced] = best[pays]
         return replaced, table
 
 

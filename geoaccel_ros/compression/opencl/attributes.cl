@@ -148,15 +148,15 @@ long code_residual(coder_t *coder, const prediction_t *prediction, long residual
     return (long)(negative ? 0 - coded : coded);
 }
 
-// Chunks first, first + every and so on, a work-item each.
-kernel void code_values(global long *values, uint count, uint first, uint every, uint chunks, uint predictor,
-                        long centre, global const ushort *neighbours, uint stride, COUNTS CODER)
+// Chunks first, first + every and so on, a work-item each; of each chunk `length` values or what there are.
+kernel void code_values(global long *values, uint count, uint first, uint every, uint chunks, uint length,
+                        uint predictor, long centre, global const ushort *neighbours, uint stride, COUNTS CODER)
 {
     const uint item = get_global_id(0);
     if (item >= chunks)
         return;
     coder_t coder = OPEN_CODER(item);
-    const ulong begin = (ulong)(first + item * every) * CHUNK, end = min(begin + CHUNK, (ulong)count);
+    const ulong begin = (ulong)(first + item * every) * CHUNK, end = min(begin + length, (ulong)count);
     long a = centre, b = centre, c = centre;
     ulong last = 0, before = 0;
     for (ulong i = begin; i < end; ++i) {
@@ -183,13 +183,14 @@ kernel void code_values(global long *values, uint count, uint first, uint every,
 // shots: numbers below `size`, their places in the cycle. From one to the next each place on the way is told to
 // be the next or not; contexts: in which of the last three rounds it was there, whether the place before it is
 // there in this one, and whether the place after it was in the last.
-kernel void code_cycles(global long *values, uint count, uint first, uint every, uint chunks, uint size, COUNTS CODER)
+kernel void code_cycles(global long *values, uint count, uint first, uint every, uint chunks, uint length,
+                        uint size, COUNTS CODER)
 {
     const uint item = get_global_id(0);
     if (item >= chunks)
         return;
     coder_t coder = OPEN_CODER(item);
-    const ulong begin = (ulong)(first + item * every) * CHUNK, end = min(begin + CHUNK, (ulong)count);
+    const ulong begin = (ulong)(first + item * every) * CHUNK, end = min(begin + length, (ulong)count);
     uchar rounds[MAX_CYCLE];
     for (uint place = 0; place < MAX_CYCLE; ++place)
         rounds[place] = 0;
