@@ -174,7 +174,18 @@ class Device:
             cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
         return buffer
 
-    def download(self, buffer: cl.Buffer, count: int, dtype: str, offset: int = 0) -> np.ndarray:
+    def zeros(self, name: str, size: int) -> cl.Buffer:
+        """Return the buffer of this name, of at least ``size`` bytes, once they will be 0."""
+        # Eight at a time: a CPU's driver takes a loop's turn for each.
+        rounded = -(-size // 8) * 8
+        buffer = self.buffer(name, rounded)
+        if rounded:
+            cl.enqueue_fill_buffer(self.queue, buffer, np.uint64(0), 0, rounded)
+        return buffer
+
+    def download(
+        self, buffer: cl.Buffer, count: int, dtype: np.dtype | str, offset: int = 0
+    ) -> np.ndarray:
         """Return ``count`` values from byte ``offset`` of ``buffer`` on, once kernels are done."""
         array = np.empty(count, dtype)
         if count:

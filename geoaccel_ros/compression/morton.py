@@ -87,25 +87,47 @@ class Morton:
         points: int,
         starts: cl.Buffer | None,
         grid: Grid,
-        itemsize: int,
+        dtype: np.dtype,
+        room: int,
     ) -> np.ndarray:
-        """Return the points of cells, which are at the cells' centres in metres, (points, 3).
+        """Return the points of cells, at the cells' centres in metres, structured (room,).
 
         Parameters
         ----------
         codes, count, points, starts, grid
             As of :meth:`positions`.
-        itemsize : int
-            Of the floats: 4 or 8 bytes.
+        dtype : dtype
+            Of the points; all but x, y and z is 0.
+        room : int
+            ``points`` or more; those behind are 0.
         """
         device = self._device
-        if not device.has_fp64:
+        layout = _layout(dtype) if device.has_fp64 else None
+        if layout is None:
+            result = np.zeros(room, dtype)
             cells = self.positions(codes, count, points, starts, grid).all()
-            return (cells.T * np.float64(grid.step)).astype(f"f{itemsize}")
+            for row, name in zip(cells, "xyz", strict=True):
+                result[name][:points] = row * np.float64(grid.step)
+            return result
+        size, *places = layout
+        records = device.zeros("records", room * dtype.itemsize)
         origin = [np.int64(cell) for cell in grid.origin]
-        centres = device.buffer("centres", 3 * itemsize * points)
         device.launch(
-            self._centres[itemsize], count, codes, count, np.float64(grid.step), *origin,
-            starts is None, codes if starts is None else starts, centres,
+            self._centres[size], count, codes, count, np.float64(grid.step), *origin,
+            starts is None, codes if starts is None else starts, *places, records,
         )  # fmt: skip
-        return device.download(centres, 3 * points, f"f{itemsize}").reshape(points, 3)
+        return device.download(records, room, dtype)
+
+
+def _layout(dtype: np.dtype) -> tuple[int, int, int, int, int] | None:
+    """Return the bytes of x, y and z, and in numbers of that size the points' and their places.
+
+    None where that is not possible: of types that differ or are not this machine's, or that lie
+    askew.
+    """
+    kinds = {dtype[axis] for axis in "xyz"}
+    size = dtype["x"].itemsize
+    numbers = [dtype.itemsize, *(dtype.fields[axis][1] for axis in "xyz")]
+    if len(kinds) > 1 or not dtype["x"].isnative or any(number % size for number in numbers):
+        return None
+    return size, *(number // size for number in numbers)

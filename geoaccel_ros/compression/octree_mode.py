@@ -20,8 +20,6 @@ from geoaccel_ros.compression.octree import KINDS, OCCUPANCY_CONTEXTS, Octree
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 
-_XYZ = np.dtype([(axis, "=f4") for axis in "xyz"])
-
 # A sample is of runs of cells, long enough for most to have their neighbours: of so many, if that
 # is no more than a quarter of the cloud.
 _RUN, _RUNS, _LEAST_EVERY = 512, 6, 4
@@ -52,7 +50,6 @@ class OctreeMode:
         fields: FieldCoder,
         stage: Stage,
     ):
-        self._device = device
         self._morton = Morton(device)
         self._sort = CellSort(device, sums)
         self._octree = Octree(
@@ -131,7 +128,9 @@ class OctreeMode:
         with self._stage("octree"):
             codes, count, starts = self._leaves(stream)
         with self._stage("cells"):
-            points = self._points(header, codes, count, starts)
+            points = self._morton.centres(
+                codes, count, header.finite, starts, header.grid, header.dtype, header.points
+            )
         with self._stage("fields"):
             if header.attributes:
                 positions = self._morton.positions(codes, count, header.finite, starts, header.grid)
@@ -228,25 +227,6 @@ class OctreeMode:
         leaves, count = sample
         sections = self._octree.encode(leaves, count, None, grid.depth, grid.origin, beams)
         return _size(sections) * cells.count / count
-
-    def _points(
-        self, header: Header, codes: cl.Buffer, count: int, starts: cl.Buffer | None
-    ) -> np.ndarray:
-        """Return the points, of which the finite ones have their coordinates."""
-        itemsizes = {axis: header.dtype[axis].itemsize for axis in "xyz"}
-        points = None
-        for itemsize in set(itemsizes.values()):
-            centres = self._morton.centres(
-                codes, count, header.finite, starts, header.grid, itemsize
-            )
-            if header.dtype == _XYZ and not header.nonfinite:
-                return centres.reshape(-1).view(header.dtype)
-            if points is None:
-                points = np.zeros(header.points, header.dtype)
-            for axis, name in enumerate("xyz"):
-                if itemsizes[name] == itemsize:
-                    points[name][: header.finite] = centres[:, axis]
-        return points
 
     def _leaves(self, stream: Stream, levels: int | None = None):
         header, sections = stream.header, stream.sections

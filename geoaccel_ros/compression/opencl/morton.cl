@@ -104,38 +104,50 @@ kernel void codes_of_float64(global const double *xyz, uint count, double step,
                                cell(xyz[2 * count + i], step, origin_z));
 }
 
-// Decoding: the centres of cells, x y z of a point after another. A product of doubles and its rounding to a float
-// are exact in OpenCL as they are in NumPy. Cell i has the points from starts[i] to starts[i + 1], or if there is
-// `one` in each cell, point i.
-double3 centre(ulong code, double step, long origin_x, long origin_y, long origin_z)
+// Decoding: the centres of cells. A product of doubles and its rounding to a float are exact in OpenCL as they are in
+// NumPy. Cell i has the points from starts[i] to starts[i + 1], or if there is `one` in each cell, point i. A point
+// takes `stride` numbers, of which the at_x-th is its x, and so on.
+double centre(ulong bits, double step, long origin)
 {
-    return step * (double3)((double)(origin_x + collect(code)), (double)(origin_y + collect(code >> 1)),
-                            (double)(origin_z + collect(code >> 2)));
+    return step * (double)(origin + collect(bits));
 }
 
 kernel void centres_as_float32(global const ulong *codes, uint count, double step,
                                long origin_x, long origin_y, long origin_z,
-                               uint one, global const uint *starts, global float *xyz)
+                               uint one, global const uint *starts,
+                               uint stride, uint at_x, uint at_y, uint at_z, global float *points)
 {
     const uint i = get_global_id(0);
     if (i >= count)
         return;
-    const float3 point = convert_float3_rte(centre(codes[i], step, origin_x, origin_y, origin_z));
+    const float x = convert_float_rte(centre(codes[i], step, origin_x)),
+                y = convert_float_rte(centre(codes[i] >> 1, step, origin_y)),
+                z = convert_float_rte(centre(codes[i] >> 2, step, origin_z));
     const uint end = one ? i + 1 : starts[i + 1];
-    for (uint j = one ? i : starts[i]; j < end; ++j)
-        vstore3(point, j, xyz);
+    for (uint j = one ? i : starts[i]; j < end; ++j) {
+        global float *point = points + (ulong)j * stride;
+        point[at_x] = x;
+        point[at_y] = y;
+        point[at_z] = z;
+    }
 }
 
 kernel void centres_as_float64(global const ulong *codes, uint count, double step,
                                long origin_x, long origin_y, long origin_z,
-                               uint one, global const uint *starts, global double *xyz)
+                               uint one, global const uint *starts,
+                               uint stride, uint at_x, uint at_y, uint at_z, global double *points)
 {
     const uint i = get_global_id(0);
     if (i >= count)
         return;
-    const double3 point = centre(codes[i], step, origin_x, origin_y, origin_z);
+    const double x = centre(codes[i], step, origin_x), y = centre(codes[i] >> 1, step, origin_y),
+                 z = centre(codes[i] >> 2, step, origin_z);
     const uint end = one ? i + 1 : starts[i + 1];
-    for (uint j = one ? i : starts[i]; j < end; ++j)
-        vstore3(point, j, xyz);
+    for (uint j = one ? i : starts[i]; j < end; ++j) {
+        global double *point = points + (ulong)j * stride;
+        point[at_x] = x;
+        point[at_y] = y;
+        point[at_z] = z;
+    }
 }
 #endif
