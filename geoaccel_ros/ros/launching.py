@@ -1,15 +1,21 @@
 """What the launch files share; the only module that needs a ROS distribution's `launch`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
+from launch import Action, LaunchContext, LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    LogInfo,
+    OpaqueFunction,
+    SetEnvironmentVariable,
+)
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from geoaccel_ros.resources import share_path
 
+_PROFILE = "FASTDDS_DEFAULT_PROFILES_FILE"
 # More threads than this gain nothing in any node, and some refuse them.
 _THREADS_MAX = 64
 
@@ -30,6 +36,8 @@ def description(
     parameters: dict[str, dict] | None = None,
     arguments: Sequence[DeclareLaunchArgument] = (),
     params_file: str | None = None,
+    copies: Callable[[LaunchContext], Sequence[Mapping[str, str]]] = lambda context: [{}],
+    profile: Sequence[Action] | None = None,
 ) -> LaunchDescription:
     """Return the description that starts ``nodes``, with the arguments that all launch files take.
 
@@ -47,6 +55,11 @@ def description(
         The launch file's own arguments.
     params_file : str, optional
         Default parameter file for all nodes, below share; each node's own one if not given.
+    copies : callable
+        Returns the launch arguments that another start of the nodes has instead, one a start;
+        namespaces among them, where there are several.
+    profile : sequence of Action, optional
+        What gives Fast DDS its profile; :func:`fast_dds_profile` if not given.
     """
     remappings, parameters = remappings or {}, parameters or {}
     where = share_path(params_file) if params_file else "config/<node>.yaml of the package"
@@ -73,30 +86,31 @@ def description(
 
     def start(context: LaunchContext) -> list[Node]:
         wanted = LaunchConfiguration(selection).perform(context) if selection else "all"
+        each = copies(context)
         return [
             _node(
-                context, name, len(nodes), params_file, remappings.get(name, ()),
-                parameters.get(name, {}),
+                context, own, name, len(nodes) * len(each), params_file,
+                remappings.get(name, ()), parameters.get(name, {}),
             )
+            for own in each
             for name in nodes
             if wanted in ("all", name)
         ]  # fmt: skip
 
-    return LaunchDescription(
-        [*common, *arguments, *fast_dds_profile(), OpaqueFunction(function=start)]
-    )
+    profile = fast_dds_profile() if profile is None else profile
+    return LaunchDescription([*common, *arguments, *profile, OpaqueFunction(function=start)])
 
 
-def fast_dds_profile() -> list[SetEnvironmentVariable]:
-    """Return the action that gives Fast DDS room for clouds; none if the user has set a profile."""
-    name = "FASTDDS_DEFAULT_PROFILES_FILE"
-    if name in os.environ:
-        return []
-    return [SetEnvironmentVariable(name, str(share_path("config/fastdds.xml")))]
+def fast_dds_profile(file: str = "config/fastdds.xml") -> list[Action]:
+    """Return the action that gives Fast DDS a profile, below share; the user's own one stays."""
+    if _PROFILE in os.environ:
+        return [LogInfo(msg=f"{_PROFILE} stays {os.environ[_PROFILE]}")]
+    return [SetEnvironmentVariable(_PROFILE, str(share_path(file)))]
 
 
 def _node(
     context: LaunchContext,
+    own: Mapping[str, str],
     name: str,
     nodes: int,
     params_file: str | None,
@@ -104,7 +118,7 @@ def _node(
     parameters: dict[str, str],
 ) -> Node:
     def argument(key: str) -> str:
-        return LaunchConfiguration(key).perform(context)
+        return own.get(key) or LaunchConfiguration(key).perform(context)
 
     file = argument("params_file") or str(share_path(params_file or f"config/{name}.yaml"))
     given = {**{key: key for key in _OVERRIDES}, **parameters}

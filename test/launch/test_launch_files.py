@@ -18,8 +18,8 @@ from geoaccel_ros.resources import share_path
 # Launch file, its arguments, the nodes that it starts.
 _FILES = [
     ("lidar_odometry", {"topic": "/scan", "threads": "1", "lossless": "true"}, ["lidar_odometry"]),
-    ("compression", {"step": "0.02"}, ["cloud_encoder", "cloud_decoder"]),
-    ("compression", {"node": "cloud_decoder"}, ["cloud_decoder"]),
+    ("compression", {"step_m": "0.02"}, ["cloud_encoder", "cloud_decoder"]),
+    ("compression", {"node": "cloud_decoder", "profile": "link"}, ["cloud_decoder"]),
     ("mppi", {"namespace": "robot"}, ["mppi_controller"]),
     ("simulation", {"realtime_factor": "1"}, ["mujoco_simulation"]),
 ]
