@@ -175,3 +175,40 @@ def test_streams_of_no_or_another_version_and_damaged_ones(codec):
         with pytest.raises(CodecError) as caught:
             decoded_cloud(sent, codec)
         assert type(caught.value) is CodecError and "\n" not in str(caught.value)
+
+
+def test_a_mutated_message_is_decoded_or_refused(codec):
+    """Anything in a message may be wrong: a cloud, or a CodecError of one line."""
+    rng = np.random.default_rng(7)
+    encoders = [Codec(CodecConfig(step=0.02, mode=mode)) for mode in ("octree", "scan")]
+    sent = [compressed(cloud()[0], encoder) for encoder in encoders]
+    numbers = [0, 1, 3, 7, 8, COLUMNS + 1, 2**16, 2**31 - 1, 2**32 - 1]
+    refused = 0
+    for round_ in range(600):
+        message = copy.deepcopy(sent[round_ % 2])
+        field_ = message.fields[rng.integers(len(message.fields))]
+        for kind in rng.integers(6, size=rng.integers(1, 4)):
+            number = int(rng.choice(numbers))
+            if kind == 0:
+                setattr(message, rng.choice(["height", "width", "point_step", "row_step"]), number)
+            elif kind == 1:
+                setattr(field_, rng.choice(["offset", "datatype", "count"]), number)
+            elif kind == 2:
+                field_.name = str(rng.choice(["x", "", "é", "y" * 300, "x_2"]))
+            elif kind == 3:
+                message.is_bigendian = not message.is_bigendian
+            elif kind == 4:
+                message.format = str(rng.choice(["geoaccel", "geoaccel/1", "geoaccel/3", "", "é"]))
+            else:
+                data = np.array(message.compressed_data)
+                data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+                message.compressed_data = data
+        try:
+            values, points = decoded_cloud(message, codec, int(rng.integers(-1, 22)))
+        except CodecError as error:
+            refused += 1
+            assert str(error) and "\n" not in str(error)
+        else:
+            assert values["height"] * values["width"] == len(points)
+            assert values["point_step"] == points.dtype.itemsize
+    assert 300 < refused < 600

@@ -8,13 +8,17 @@ import pytest
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
+from rclpy.serialization import deserialize_message
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
+from written_bags import WrittenBag
 
+from geoaccel_ros.cli.main import main
 from geoaccel_ros.compression.codec import Codec, CodecConfig, inspect
 from geoaccel_ros.compression.messages import compressed_values
 from geoaccel_ros.pointcloud.layout import packed_dtype
+from geoaccel_ros.pointcloud.recordings.bag_messages import BagMessages
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.pointcloud2 import (
     bytes_for_message,
@@ -167,6 +171,23 @@ def test_a_scan_comes_back_as_it_was(nodes, probe, is_bigendian):
 def test_streams_of_the_first_format_are_decoded(nodes, probe):
     decoder = Decoder(nodes, probe).connected()
     assert decoder.decode(altered(compressed(), format="geoaccel")).width * ROWS >= 250
+
+
+def test_clouds_of_a_compressed_bag_are_decoded(nodes, probe, tmp_path):
+    with WrittenBag(tmp_path, "mcap") as bag:
+        rows = {"height": ROWS, "width": COLUMNS, "row_step": COLUMNS * DTYPE.itemsize}
+        bag.cloud(organised()[1], 5_000_000_007, **rows)
+    out = tmp_path / "out"
+    assert main(["compress", str(bag.path), str(out), "--mode", "scan", "--step", "0.02"]) == 0
+    with BagMessages(out) as found:
+        ((_, _, raw),) = found.messages(found.connections)
+    decoder = Decoder(nodes, probe).connected()
+    decoded = decoder.decode(deserialize_message(raw, CompressedPointCloud2))
+    assert (decoded.height, decoded.width) == (ROWS, COLUMNS)
+    assert (decoded.header.stamp.sec, decoded.header.stamp.nanosec) == (5, 7)
+    back, points = points_from_message(decoded), organised()[1]
+    assert np.array_equal(back["ring"], points["ring"])
+    assert 0.009 < np.abs(back["z"] - points["z"]).max() <= 0.01001
 
 
 def test_what_it_tells(nodes, probe):
