@@ -38,7 +38,15 @@ from geoaccel_ros.compression.scan_mode import ScanMode
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.pointcloud.layout import PointField, fields_of
 
-__all__ = ["Codec", "CodecConfig", "CodecError", "DeviceConfig", "StreamInfo", "inspect"]
+__all__ = [
+    "Codec",
+    "CodecConfig",
+    "CodecError",
+    "DeviceConfig",
+    "EncodingConfig",
+    "StreamInfo",
+    "inspect",
+]
 
 # Mean distance of points that are anywhere in a cube of edge 1 from its centre.
 _MEAN_OF_A_CELL = 0.480296
@@ -95,14 +103,15 @@ class DeviceConfig(Configuration):
 
 
 @dataclass(frozen=True)
-class CodecConfig(DeviceConfig, FieldsConfig):
-    """Parameters of the codec; its own matter to encoding alone: a stream tells them."""
+class EncodingConfig(DeviceConfig, FieldsConfig):
+    """Parameters of encoding; its own matter to encoding alone: a stream tells them."""
 
     mode: str = parameter(
         "auto",
         "Octree does not keep the points' order, scan does; auto: the one with fewer bytes, cloud "
         "by cloud.",
         choices=("auto", "octree", "scan"),
+        live=True,
     )
     step: float = parameter(
         0.01,
@@ -110,17 +119,20 @@ class CodecConfig(DeviceConfig, FieldsConfig):
         unit="m",
         minimum=FINEST_STEP,
         maximum=COARSEST_STEP,
+        live=True,
     )
     duplicates: str = parameter(
         "keep",
         "Points of one cell in mode octree: keep all, or merge them to the first.",
         choices=("keep", "merge"),
+        live=True,
     )
     max_depth: int = parameter(
         21,
         "Levels of the octree below its root; the step is doubled until that many hold the cloud.",
         minimum=1,
         maximum=21,
+        live=True,
     )
     target_max_error: float = parameter(
         0.0,
@@ -128,6 +140,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
         unit="m",
         minimum=0.0,
         maximum=COARSEST_STEP / 2,
+        live=True,
     )
     target_mean_error: float = parameter(
         0.0,
@@ -136,6 +149,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
         unit="m",
         minimum=0.0,
         maximum=COARSEST_STEP / 2,
+        live=True,
     )
     target_bits_per_point: float = parameter(
         0.0,
@@ -143,21 +157,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
         "0: 'step' counts.",
         minimum=0.0,
         maximum=1000.0,
-    )
-    target_bytes_per_s: float = parameter(
-        0.0,
-        "Bytes a second of the streams of 'clouds_per_s' such clouds, met within 5 % by choosing "
-        "the step of each cloud; 0: 'step' counts.",
-        unit="B/s",
-        minimum=0.0,
-        maximum=1e12,
-    )
-    clouds_per_s: float = parameter(
-        10.0,
-        "Clouds a second, for 'target_bytes_per_s'.",
-        unit="Hz",
-        minimum=0.01,
-        maximum=1e5,
+        live=True,
     )
 
     def __post_init__(self):
@@ -182,7 +182,7 @@ class CodecConfig(DeviceConfig, FieldsConfig):
     @property
     def targets(self) -> list[str]:
         """Names of the parameters that the step follows from; at most one."""
-        return [name for name in _TARGETS if getattr(self, name)]
+        return [name for name in _TARGETS if getattr(self, name, 0.0)]
 
     @property
     def is_lossless(self) -> bool:
@@ -193,6 +193,27 @@ class CodecConfig(DeviceConfig, FieldsConfig):
     def is_coarsened(self) -> bool:
         """Whether points may be merged or cells be enlarged, as only the octree can."""
         return self.duplicates == "merge" or self.max_depth < 21
+
+
+@dataclass(frozen=True)
+class CodecConfig(EncodingConfig):
+    """Parameters of the codec, which sees one cloud at a time."""
+
+    target_bytes_per_s: float = parameter(
+        0.0,
+        "Bytes a second of the streams of 'clouds_per_s' such clouds, met within 5 % by choosing "
+        "the step of each cloud; 0: 'step' counts.",
+        unit="B/s",
+        minimum=0.0,
+        maximum=1e12,
+    )
+    clouds_per_s: float = parameter(
+        10.0,
+        "Clouds a second, for 'target_bytes_per_s'.",
+        unit="Hz",
+        minimum=0.01,
+        maximum=1e5,
+    )
 
 
 @dataclass(frozen=True)
@@ -276,6 +297,10 @@ class Codec:
         self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
         self._scan = ScanMode(device, sums, entropy, fields, self._stage)
         self._warm_up()
+
+    def reconfigure(self, config: CodecConfig) -> None:
+        """Encode by other parameters from the next cloud on; the device stays as it was opened."""
+        self._config = config
 
     def encode(self, points: np.ndarray, height: int = 1) -> bytes:
         """Return a cloud as a stream.

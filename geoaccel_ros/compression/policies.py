@@ -32,11 +32,13 @@ class FieldsConfig(Configuration):
         (),
         "Fields kept bit for bit: of those that would be rounded (times in floats, to 1e-6 of "
         "their unit; x y z, in scan order). All but these are bit-exact anyway.",
+        live=True,
     )
     quantise: tuple[str, ...] = parameter(
         (),
         "Fields rounded to multiples of a step, each as name=step in the field's own unit, as "
         "intensity=0.5: a value is then at most half a step off.",
+        live=True,
     )
 
     def __post_init__(self):

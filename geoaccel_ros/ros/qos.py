@@ -36,6 +36,19 @@ def sensor_data(depth: int = 5) -> QoSProfile:
     return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
+def matched(offers: Iterable[QoSProfile], depth: int) -> QoSProfile:
+    """Return what a subscription can ask for of all ``offers``, and best effort if there are none.
+
+    As reliable as the least reliable of them, and as durable as the least durable.
+    """
+    offers, profile = list(offers), sensor_data(depth)
+    if offers and all(o.reliability == ReliabilityPolicy.RELIABLE for o in offers):
+        profile.reliability = ReliabilityPolicy.RELIABLE
+    if offers and all(o.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers):
+        profile.durability = DurabilityPolicy.TRANSIENT_LOCAL
+    return profile
+
+
 def overridable(policies: Iterable[str] = OVERRIDABLE) -> QoSOverridingOptions:
     """Let ``qos_overrides.<topic>.<publisher|subscription>.<policy>`` change an endpoint."""
     kinds = tuple(QoSPolicyKind[policy.upper()] for policy in policies)

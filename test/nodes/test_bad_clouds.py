@@ -47,7 +47,7 @@ def emptied(cloud):
 
 
 def test_the_encoder_refuses_a_bad_cloud_and_goes_on(nodes, probe):
-    process = nodes.start("cloud_encoder", "-p", "threads:=1")
+    process = nodes.start("cloud_encoder", "-p", "threads:=1", "-p", "queue:=10")
     compressed = probe.listen(CompressedPointCloud2, "/points/compressed", qos.RELIABLE)
     player = probe.speak(PointCloud2, "/points", qos.RELIABLE)
     wait_for(lambda: probe.node.count_publishers("/points/compressed"), what="the encoder")

@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_the_pose_moves_with_the_car(nodes, probe, clouds, t
     nodes.start(
         "lidar_odometry", "-p", "lidar_mount:=[0.0,0.0,0.0,0.0,0.0,0.0]", "-p", "lossless:=true"
     )
-    nodes.start("cloud_encoder", "-p", f"step:={STEP}", "-p", "threads:=1")
+    nodes.start("cloud_encoder", "-p", f"step:={STEP}", "-p", "threads:=1", "-p", "queue:=100")
     nodes.start("cloud_decoder", "-p", "threads:=1")
     odometry = probe.listen(Odometry, "/odom", qos.reliable(100))
     decoded = probe.listen(PointCloud2, "/points/decompressed", qos.reliable(100))

@@ -1,0 +1,159 @@
+"""A codec that encodes a stream of clouds for a link."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+
+import numpy as np
+
+from geoaccel_ros.compression.budget import WINDOW, Budget, SentBytes
+from geoaccel_ros.compression.codec import Codec, CodecError, StreamInfo, inspect
+from geoaccel_ros.compression.ladder import LinkConfig, Rung, ladder
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A cloud that may be sent.
+
+    Attributes
+    ----------
+    data : bytes
+        The stream.
+    info : StreamInfo
+        What it says of itself.
+    dropped : tuple of str
+        Fields that were left out of it; where they were is padding.
+    """
+
+    data: bytes
+    info: StreamInfo
+    dropped: tuple[str, ...]
+
+
+class LinkEncoder:
+    """Encodes clouds as a link has room for them.
+
+    Parameters
+    ----------
+    codec : Codec
+        It is reconfigured for each cloud.
+    config : LinkConfig
+    clock : callable
+        Returns seconds that never go back.
+
+    Attributes
+    ----------
+    config : LinkConfig
+    sent : SentBytes
+        What was sent, with a target or without.
+    """
+
+    def __init__(self, codec: Codec, config: LinkConfig, clock: Callable[[], float] = monotonic):
+        self._codec = codec
+        self._clock = clock
+        self.sent = SentBytes()
+        self._newest: Encoded | None = None
+        self._begin(config)
+
+    def reconfigure(self, config: LinkConfig) -> None:
+        """Encode by other parameters from the next cloud on."""
+        if config == self.config:
+            return
+        # What was sent under a larger target would keep everything back.
+        if (config.target_bytes_per_s or inf) < (self.config.target_bytes_per_s or inf):
+            self.sent = SentBytes()
+        self._begin(config)
+
+    def encode(self, points: np.ndarray, height: int, envelope: int) -> Encoded | None:
+        """Return a cloud encoded, or None where the budget has it left out.
+
+        Parameters
+        ----------
+        points : ndarray, shape (N,), structured
+        height : int
+            As :meth:`Codec.encode` takes them.
+        envelope : int
+            Bytes of the message beside the stream.
+
+        Raises
+        ------
+        CodecError
+            As :meth:`Codec.encode`; or if a field of ``optional`` is none of the cloud's.
+        """
+        budget = self._budget
+        if budget is None:
+            return self._encode(points, height, 0)
+        for name in self.config.optional:
+            if name not in points.dtype.names:
+                fields = " ".join(points.dtype.names)
+                raise CodecError(f"no field '{name}' that 'optional' names; the cloud has {fields}")
+        rung = budget.choose(self._clock(), len(points))
+        if rung is None:
+            return None
+        encoded = self._encode(points, height, rung)
+        size = envelope + len(encoded.data)
+        rung = budget.coarser(self._clock(), rung, len(points), size)
+        if rung is not None:
+            encoded = self._encode(points, height, rung)
+            budget.learn(rung, len(points), envelope + len(encoded.data))
+        return encoded
+
+    def admit(self, size: int) -> bool:
+        """Return whether a message of ``size`` bytes may be sent, and note that it is sent now."""
+        now = self._clock()
+        if self._budget is not None:
+            return self._budget.admit(now, size)
+        self.sent.add(now, size)
+        return True
+
+    def values(self) -> dict[str, str]:
+        """Return what is to be known of rung, rates and target; from any thread."""
+        now, budget = self._clock(), self._budget
+        values = {
+            "rate out [Hz]": f"{self.sent.count(now) / WINDOW:.2f}",
+            "bytes/s out": f"{self.sent.total(now) / WINDOW:.0f}",
+        }
+        if budget is not None:
+            values["target [B/s]"] = f"{budget.bytes_per_s:.0f}"
+            values["rung"] = f"{budget.rung} of {len(self._rungs) - 1}"
+        return values
+
+    def shortage(self) -> str:
+        """Return why the budget leaves clouds out and what helps, '' while it does not."""
+        budget, newest = self._budget, self._newest
+        since = None if budget is None else budget.short_since
+        # For less than a window it may be a cloud that was larger than the others.
+        if since is None or newest is None or self._clock() - since < WINDOW:
+            return ""
+        name, size = max(newest.info.bytes_by_section.items(), key=lambda item: item[1])
+        part = size / max(len(newest.data), 1)
+        field = name.removeprefix("field ")
+        if field == name:
+            remedy = "a larger max_step"
+        elif field in self.config.steps():
+            remedy = "a larger step of it in 'quantise', or its name in 'optional'"
+        else:
+            remedy = "a step for it in 'quantise', or its name in 'optional'"
+        return (
+            f"target_bytes_per_s of {budget.bytes_per_s:.0f} cannot carry all {budget.rate:.1f} "
+            f"clouds a second: the coarsest takes {len(newest.data)} bytes, {part:.0%} of it "
+            f"{name}; a larger target helps, {remedy}, or a lower max_rate_hz"
+        )
+
+    def _begin(self, config: LinkConfig) -> None:
+        self.config = config
+        self._rungs: list[Rung] = ladder(config)
+        self._encodings = [rung.encoding(config) for rung in self._rungs]
+        target = config.target_bytes_per_s
+        self._budget = Budget(target, len(self._rungs), self.sent) if target else None
+
+    def _encode(self, points: np.ndarray, height: int, rung: int) -> Encoded:
+        dropped = self._rungs[rung].dropped
+        if dropped:
+            # A view: offsets and the point's size stay.
+            points = points[[name for name in points.dtype.names if name not in dropped]]
+        self._codec.reconfigure(self._encodings[rung])
+        data = self._codec.encode(points, height)
+        self._newest = Encoded(data, inspect(data), dropped)
+        return self._newest
