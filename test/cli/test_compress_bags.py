@@ -275,8 +275,13 @@ def test_qos_is_kept_and_that_of_compressed_clouds_reliable(kind, tmp_path, out,
         bag.topic("/bytes", TRANSFORMS, offered_qos_profiles=[BEST_EFFORT])
         bag.cloud(cloud(0), STAMP)
         bag.raw("/bytes", TRANSFORMS, STAMP, b"\x01")
+        # One that stays on its topic, which on the way back is that of the others again.
+        bag.raw("/points", CLOUD, STAMP + 1, b"\x02")
     run("compress", bag.path, out)
+    assert topics(out)["/points"][3].offered_qos_profiles == [BEST_EFFORT, BEST_EFFORT]
     run("decompress", out, back)
+    with Rosbag2Reader(back) as reader:
+        assert [c.topic for c in reader.connections] == ["/points", "/bytes"]
     reliable = BEST_EFFORT._replace(reliability=QosReliability.RELIABLE)
     for path, topic in (out, "/points/compressed"), (back, "/points"):
         assert topics(path)[topic][3].offered_qos_profiles == [reliable, reliable]

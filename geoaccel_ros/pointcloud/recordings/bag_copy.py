@@ -119,10 +119,12 @@ class BagCopy:
             self._path.unlink(missing_ok=True)
 
     def _topic(self, topic: str, msgtype: str, definition: str, digest: str, ext) -> Connection:
-        # A publisher that was started again comes twice in a bag, which rosbags would not write.
         for known in self._writer.connections:
-            same_type = known.digest == digest or not self._source.is_ros1
-            if (known.topic, known.msgtype, known.ext) == (topic, msgtype, ext) and same_type:
+            if (known.topic, known.msgtype) != (topic, msgtype):
+                continue
+            # A rosbag2 has a topic once; a bag of ROS 1 once a publisher, who comes twice if it was
+            # started again, which rosbags would not write.
+            if not self._source.is_ros1 or (known.digest, known.ext) == (digest, ext):
                 return known
         if self._source.is_ros1:
             return self._writer.add_connection(
