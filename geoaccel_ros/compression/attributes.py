@@ -52,6 +52,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
+from geoaccel_ros.compression.arranged import Arranged
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.events import Events
@@ -185,11 +186,13 @@ class AttributeCoder:
         }
         self._values = {way: each.code_values for way, each in programs.items()}
         self._cycles = {way: each.code_cycles for way, each in programs.items()}
+        emitting = programs["-DEMIT"]
+        self._gather = {4: emitting.gather_values32, 8: emitting.gather_values64}
         self._collected = Events(device)
 
     def encode(
         self,
-        values: np.ndarray,
+        values: Arranged,
         neighbours: Neighbours | None = None,
         predictor: int | None = None,
     ) -> bytes:
@@ -197,7 +200,7 @@ class AttributeCoder:
 
         Parameters
         ----------
-        values : ndarray, shape (N,), signed integer
+        values : Arranged
             N is not 0.
         neighbours : Neighbours or None
             Of the points that the values belong to; None where their positions are not known.
@@ -262,19 +265,19 @@ class AttributeCoder:
         values = self._device.download(buffer, decoded, "i8")
         return cycle[values].astype(np.int64) if predictor == CYCLE else values
 
-    def _models(self, values: np.ndarray, neighbours: Neighbours | None) -> dict[int, "_Model"]:
+    def _models(self, values: Arranged, neighbours: Neighbours | None) -> dict[int, "_Model"]:
         """Return each model that can code these values, with them, by its predictor."""
-        buffer = self._device.upload("attribute_values", values.astype(np.int64, copy=False))
+        buffer = values.upload(self._device, "attribute_values", self._gather)
         models = {
             predictor: self._value_model(buffer, predictor, int(values[0]), neighbours)
             for predictor in (PREVIOUS, MEAN, LINEAR, NEAREST)
             if neighbours is not None or predictor != NEAREST
         }
-        cycle = _cycle_of(values) if neighbours is None else None
+        cycle = _cycle_of(values.all()) if neighbours is None else None
         if cycle is not None:
             places = np.zeros(_MAX_CYCLE, np.int64)
             places[cycle] = np.arange(len(cycle))
-            buffer = self._device.upload("attribute_places", places[values])
+            buffer = self._device.upload("attribute_places", places[values.all()])
             models[CYCLE] = self._cycle_model(buffer, cycle)
         return models
 
@@ -289,7 +292,7 @@ class AttributeCoder:
         head = bytes([CYCLE, len(cycle) - 1]) + cycle.astype(np.uint8).tobytes()
         return _Model(self._cycles, head, buffer, (len(cycle),))
 
-    def _cheapest(self, models: dict[int, "_Model"], values: np.ndarray) -> int:
+    def _cheapest(self, models: dict[int, "_Model"], values: Arranged) -> int:
         """Return the predictor of the model whose events cost least on a few chunks."""
         count = len(values)
         compared = min(_COMPARED, _chunks(count))

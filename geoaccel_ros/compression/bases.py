@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoaccel_ros.compression.arranged import Arranged
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.leb128 import (
     decode_number,
@@ -58,12 +59,12 @@ _STRETCHES, _STRETCH = 32, 512
 _WORTH = 0.05
 
 
-def best_basis(values: np.ndarray, positions: Positions) -> tuple[bytes, np.ndarray]:
+def best_basis(values: Arranged, positions: Positions) -> tuple[bytes, Arranged]:
     """Return the basis that makes most of positions, as bytes, and the values without it.
 
     Parameters
     ----------
-    values : ndarray, shape (N,), signed integer
+    values : Arranged
     positions : Positions
     """
     some = _stretches(len(values))
@@ -78,10 +79,11 @@ def best_basis(values: np.ndarray, positions: Positions) -> tuple[bytes, np.ndar
                 best, smallest = found, size
     if best[0] == NONE:
         return best, values
-    return best, values - read_basis(memoryview(best), 0)[0].values(positions.all())
+    told = read_basis(memoryview(best), 0)[0].values(positions.all())
+    return best, Arranged(values.all() - told)
 
 
-def roughness(values: np.ndarray) -> float:
+def roughness(values: Arranged) -> float:
     """Return about the bits that a value of a sequence needs."""
     some = _stretches(len(values))
     return _bits(values[some], some)
@@ -180,7 +182,7 @@ def _between(nodes: np.ndarray, angles: np.ndarray) -> np.ndarray:
     return (nodes[k] << _NODE_BITS) + (nodes[k + 1] - nodes[k]) * part >> _NODE_BITS
 
 
-def _elevation_steps(values: np.ndarray, positions: Positions) -> bytes | None:
+def _elevation_steps(values: Arranged, positions: Positions) -> bytes | None:
     # A few points show whether there are steps at all.
     for sample in (_SAMPLE // 8, _SAMPLE):
         stride = max(1, len(values) // sample)
@@ -204,7 +206,7 @@ def _elevation_steps(values: np.ndarray, positions: Positions) -> bytes | None:
     return bytes([ELEVATION]) + _stored_steps(elevations[begins] - _LIMIT, found[begins] + low)
 
 
-def _azimuth_nodes(values: np.ndarray, positions: Positions) -> bytes | None:
+def _azimuth_nodes(values: Arranged, positions: Positions) -> bytes | None:
     """Return nodes and steps that explain values that grow with the azimuth, as times do."""
     for sample in (_SAMPLE // 8, _SAMPLE):
         stride = max(1, len(values) // sample)
@@ -268,7 +270,7 @@ def _merged(
     return begins[starts], np.add.reduceat(heights, starts) / sizes
 
 
-def _distance_scale(values: np.ndarray, positions: Positions) -> bytes | None:
+def _distance_scale(values: Arranged, positions: Positions) -> bytes | None:
     stride = max(1, len(values) // _SAMPLE)
     distances, values = _distances(positions.at(slice(None, None, stride))), values[::stride]
     used = (distances > 0) & (values > 0)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from geoaccel_ros.compression.arranged import Arranged
 from geoaccel_ros.compression.attributes import AttributeCoder, Neighbours, NeighbourSearch
 from geoaccel_ros.compression.bases import best_basis, read_basis, roughness
 from geoaccel_ros.compression.device import Device
@@ -145,9 +146,8 @@ class FieldCoder:
     def _encode_sequence(self, sequence: Sequence, places: Places) -> bytes:
         if not len(sequence.values):
             return sequence.head
-        values, ordered = sequence.values, sequence.values
-        if places.order is not None:
-            ordered = np.take(values, places.order)
+        values = Arranged(sequence.values)
+        ordered = Arranged(sequence.values, places.order)
         basis = b""
         if places.positions is not None:
             basis, ordered = best_basis(ordered, places.positions)

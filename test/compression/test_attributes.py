@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.compression import events
+from geoaccel_ros.compression.arranged import Arranged
 from geoaccel_ros.compression.attributes import (
     CYCLE,
     LINEAR,
@@ -122,7 +123,7 @@ def sequences():
 @pytest.mark.parametrize("predictor", [PREVIOUS, MEAN, LINEAR, NEAREST])
 def test_any_sequence_survives_any_prediction(coder, search, name, values, predictor):
     neighbours = search.find(Positions(surface(len(values))))
-    section = coder.encode(values, neighbours, predictor)
+    section = coder.encode(Arranged(values), neighbours, predictor)
     assert section[0] == predictor
     decoded = coder.decode(memoryview(section), len(values), lambda: neighbours)
     assert decoded.dtype == np.int64
@@ -130,7 +131,7 @@ def test_any_sequence_survives_any_prediction(coder, search, name, values, predi
 
 
 def bits_a_value(coder, values, neighbours=None):
-    section = coder.encode(values, neighbours)
+    section = coder.encode(Arranged(values), neighbours)
     assert (coder.decode(memoryview(section), len(values), lambda: neighbours) == values).all()
     return section[0], 8 * len(section) / len(values)
 
@@ -167,9 +168,9 @@ def test_events_without_room_are_emitted_again(coder, monkeypatch):
     rng = np.random.default_rng(18)
     # Chunks of few events, and of more than there usually are.
     values = np.concatenate([np.zeros(CHUNK, int), rng.integers(-(2**60), 2**60, CHUNK + 9)])
-    section = coder.encode(values, None, PREVIOUS)
+    section = coder.encode(Arranged(values), None, PREVIOUS)
     monkeypatch.setattr(events, "_LOOSE_BYTES", 0)
-    assert coder.encode(values, None, PREVIOUS) == section
+    assert coder.encode(Arranged(values), None, PREVIOUS) == section
 
 
 def shots(columns, gaps, seed=15):
@@ -200,7 +201,7 @@ def test_any_small_numbers_survive_as_a_cycle(coder):
         rng.integers(0, 4, 5000),
         np.array([7, 7]),
     ):
-        section = coder.encode(values, None, CYCLE)
+        section = coder.encode(Arranged(values), None, CYCLE)
         assert (coder.decode(memoryview(section), len(values)) == values).all()
 
 
@@ -219,7 +220,7 @@ def test_spread_neighbours_announce_spread_values(coder):
 def test_damage_is_told_or_does_no_harm(coder, search, predictor):
     values = shots(300, 0.2)
     neighbours = search.find(Positions(surface(len(values))))
-    section = coder.encode(values, None if predictor == CYCLE else neighbours, predictor)
+    section = coder.encode(Arranged(values), None if predictor == CYCLE else neighbours, predictor)
     rng = np.random.default_rng(14)
     for _ in range(200):
         damaged = bytearray(section)
@@ -345,7 +346,7 @@ def test_the_events_are_those_described(device, search, predictor):
     words = words_of(device, neighbours)
     entropy = EventsSeen(device)
     section = AttributeCoder(device, entropy).encode(
-        values, None if predictor == CYCLE else neighbours, predictor
+        Arranged(values), None if predictor == CYCLE else neighbours, predictor
     )
     cycle = list(section[2 : 3 + section[1]])
     assert len(entropy.events) == -(-len(values) // CHUNK)

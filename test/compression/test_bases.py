@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 
+from geoaccel_ros.compression.arranged import Arranged
 from geoaccel_ros.compression.bases import best_basis, read_basis
 from geoaccel_ros.compression.errors import CodecError
 from geoaccel_ros.compression.positions import Positions
@@ -27,7 +28,8 @@ def sweep(rings=16, columns=500, seed=1):
 
 def rest_of(values, cells):
     """Return the basis found, what it leaves, checked to be what a decoder subtracts."""
-    content, rest = best_basis(values, Positions(cells))
+    content, rest = best_basis(Arranged(values), Positions(cells))
+    rest = rest.all()
     basis, end = read_basis(memoryview(b"?" + content + b"?"), 1)
     assert end == 1 + len(content)
     told = 0 if basis is None else basis.values(cells)

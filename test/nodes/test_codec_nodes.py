@@ -1,6 +1,5 @@
 """What comes back of a cloud through cloud_encoder and cloud_decoder, in each mode."""
 
-
 import numpy as np
 from point_cloud_interfaces.msg import CompressedPointCloud2
 from ros_harness import wait_for

@@ -58,6 +58,23 @@ uint bits_of(ulong value)
     return 64 - (uint)clz(value);
 }
 
+// Values in their coding order from those in the cloud's; with `as_is` the orders are one.
+kernel void gather_values32(global const int *values, uint as_is, global const uint *order, uint count,
+                            global long *gathered)
+{
+    const uint i = get_global_id(0);
+    if (i < count)
+        gathered[i] = values[as_is ? i : order[i]];
+}
+
+kernel void gather_values64(global const long *values, uint as_is, global const uint *order, uint count,
+                            global long *gathered)
+{
+    const uint i = get_global_id(0);
+    if (i < count)
+        gathered[i] = values[as_is ? i : order[i]];
+}
+
 // Along the order; a, b and c are the values before, the last first. Sums wrap: they are the same everywhere.
 prediction_t predict_along(uint predictor, long a, long b, long c, ulong errors)
 {
