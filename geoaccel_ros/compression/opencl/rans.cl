@@ -63,6 +63,20 @@ typedef struct {
     uint start;
 } symbol_t;
 
+void encode_event(const symbol_t *symbol, uint *state, uint *position, global ushort *words)
+{
+    if (*state >= symbol->frequency << (32 - PROBABILITY_BITS)) {
+        words[--*position] = (ushort)*state;
+        *state >>= 16;
+    }
+    *state += (uint)(*state * symbol->reciprocal >> 47) * ((1u << PROBABILITY_BITS) - symbol->frequency)
+            + symbol->start;
+}
+
+// Events that are looked up together, since one would wait for the word of the other: the compiler cannot know that
+// what is written lies behind what is read.
+#define TOGETHER 8
+
 // A work-item encodes a chunk backwards, as the decoder will want its bits in order. The words take the place of
 // the events that they encode, at the chunk's end: an event makes one word at most.
 kernel void encode_chunks(global ushort *events, global const uint *starts, uint chunks, uint bins,
@@ -75,17 +89,21 @@ kernel void encode_chunks(global ushort *events, global const uint *starts, uint
     const uint begin = starts[chunk], end = starts[chunk + 1];
     uint state = INITIAL_STATE, position = end;
     for (uint i = end; i > begin;) {
-        const uint event = events[--i];
-        // NO_EVENT among them.
-        if (event >= bins)
-            continue;
-        const symbol_t symbol = symbols[table[event >> 1] << 1 | (event & 1)];
-        if (state >= symbol.frequency << (32 - PROBABILITY_BITS)) {
-            events[--position] = (ushort)state;
-            state >>= 16;
-        }
-        state += (uint)(state * symbol.reciprocal >> 47) * ((1u << PROBABILITY_BITS) - symbol.frequency)
-               + symbol.start;
+        // Before a chunk's first event there is none.
+        const uint left = i - begin;
+        uint event[TOGETHER];
+        symbol_t symbol[TOGETHER];
+#pragma unroll
+        for (uint k = 0; k < TOGETHER; ++k)
+            event[k] = k < left ? events[i - 1 - k] : NO_EVENT;
+#pragma unroll
+        for (uint k = 0; k < TOGETHER; ++k)
+            symbol[k] = symbols[event[k] < bins ? table[event[k] >> 1] << 1 | (event[k] & 1) : 0];
+#pragma unroll
+        for (uint k = 0; k < TOGETHER; ++k)
+            if (event[k] < bins)
+                encode_event(&symbol[k], &state, &position, events);
+        i -= min(left, (uint)TOGETHER);
     }
     // Two more for the state, unless there was no event.
     word_counts[chunk] = state == INITIAL_STATE && position == end ? 0 : end - position + 2;
