@@ -1,14 +1,16 @@
 """The point-cloud codec: structured arrays to bytes and back, coordinates within half a step.
 
 Two modes: an octree over the cells of a global grid (:mod:`.octree_mode`), which drops the order of
-the points, and prediction along the lines of the sensor (:mod:`.scan_mode`), which keeps it. A
-cloud is coded in both unless one is asked for, and the smaller stream is taken.
+the points, and prediction along the lines of the sensor (:mod:`.scan_mode`), which keeps it. Unless
+one is asked for, the mode of the smaller stream is taken; where samples tell it clearly, the cloud
+is not coded in the other.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +31,19 @@ from geoaccel_ros.compression.errors import CodecError, FutureVersionError, TooL
 from geoaccel_ros.compression.field_table import check_layout
 from geoaccel_ros.compression.fields import FieldCoder
 from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.octree_estimate import estimated_bits
 from geoaccel_ros.compression.octree_mode import OctreeMode
-from geoaccel_ros.compression.policies import COORDINATES, FieldsConfig, field_steps
+from geoaccel_ros.compression.policies import (
+    COORDINATES,
+    FieldsConfig,
+    field_steps,
+    is_measure,
+)
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.rate_control import COARSEST_STEP, FINEST_STEP, step_for
-from geoaccel_ros.compression.scan_mode import ScanMode
+from geoaccel_ros.compression.scan import MOST_OF_SWEEP
+from geoaccel_ros.compression.scan_mode import ScanMode, ScanPlan
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.pointcloud.layout import PointField, fields_of
 
@@ -56,8 +65,12 @@ _TARGETS = (
     "target_bits_per_point",
     "target_bytes_per_s",
 )
-# The part of their bytes that fields take in the octree's order at least.
-_FIELDS_SAVE = 0.7
+# The part that coordinates take at least of what they are estimated to: in the octree, and in scan
+# mode; there of the bits of the differences of consecutive points, too, whatever the model.
+_OCTREE_SURE, _SCAN_SURE, _ROUGH_SURE = 0.8, 0.85, 0.75
+# The part that fields take at least of what they do in the other mode: of the octree all, of scan
+# mode measures alone, as times may be next to nothing in their order.
+_OCTREE_FIELDS, _SCAN_MEASURES = 0.75, 0.45
 # What a doubling of the step saves: a bit on each axis.
 _BITS_OF_A_DOUBLING = -3.0
 
@@ -277,7 +290,7 @@ class Codec:
         ``platform: device``, as OpenCL reports them.
     stages_ms : dict of str to float
         Milliseconds of each stage of the last encode or decode; of encoding in both modes, those
-        of the mode that was taken.
+        of both together.
 
     Raises
     ------
@@ -456,34 +469,74 @@ class Codec:
             return self._packed(*self._encode_scan(cloud, step, steps))
         if config.is_coarsened or config.mode == "octree":
             return self._packed(*self._encode_octree(cloud, step, steps))
+        return self._encode_smaller(cloud, step, steps)
+
+    def _encode_smaller(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
+        """Return the stream of fewer bytes; both modes are coded only where that is not clear."""
         try:
-            header, sections = self._encode_scan(cloud, step, steps)
+            along = Grid.of_scan(cloud.xyz, step, cloud.types)
         except CodecError:
             # What the octree refuses too is told in its words.
             return self._packed(*self._encode_octree(cloud, step, steps))
-        scan, stages = self._packed(header, sections), self.stages_ms
-        self.stages_ms = {}
-        # Without its order a cloud's fields hardly take less.
-        fields = sum(len(sections[f"field {name}"]) for name in header.attributes)
         try:
-            coded = self._encode_octree(cloud, step, steps, len(scan) - _FIELDS_SAVE * fields)
+            around = Grid.around(cloud.xyz, step, cloud.types)
         except CodecError:
-            coded = None
-        octree = self._packed(*coded) if coded else None
-        if octree and len(octree) < len(scan):
-            return octree
-        self.stages_ms = stages
-        return scan
+            return self._packed(*self._scan.encode(cloud, along, steps))
+        count = cloud.xyz.shape[1]
+        found = self._scan.lines(cloud, along)
+        is_map = count > MOST_OF_SWEEP
+
+        @cache
+        def cells() -> tuple[np.ndarray, np.ndarray]:
+            return self._scan.cells(cloud, along)
+
+        @cache
+        def plan() -> ScanPlan:
+            return self._scan.plan(*cells(), found, along.step)
+
+        def scan_bits() -> float:
+            return self._scan.price(cloud, along, found) if is_map else plan().geometry.bits or 0.0
+
+        def encode_scan(limit: float | None = None):
+            return self._scan.encode(cloud, along, steps, plan(), limit)
+
+        def encode_octree(limit: float | None = None):
+            return self._octree.encode(cloud, around, steps, False, limit)
+
+        # Of maps the octree takes less, as a rule, and its own bytes tell that best.
+        octree_bits = 0
+        if not is_map:
+            _, rounded = cells()
+            with self._stage("estimate"):
+                octree_bits = estimated_bits(rounded)
+        rough_bits = found.roughness * count
+        names = list(steps)
+        # What is coded second takes at least these bits, the better known the longer it takes.
+        if octree_bits < rough_bits or octree_bits < scan_bits():
+            first, second, share = encode_octree, encode_scan, _SCAN_MEASURES
+            least = lambda: _ROUGH_SURE * rough_bits, lambda: _SCAN_SURE * scan_bits()
+            names = [name for name in names if is_measure(name, cloud.points.dtype[name])]
+        else:
+            first, second, share = encode_scan, encode_octree, _OCTREE_FIELDS
+            least = (lambda: _OCTREE_SURE * octree_bits,)
+        header, sections = first()
+        stream = self._packed(header, sections)
+        fields = share * sum(len(sections[f"field {name}"]) for name in names)
+        if any(len(stream) <= bits() / 8 + fields for bits in least):
+            return stream
+        coded = second(len(stream) - fields)
+        other = self._packed(*coded) if coded else stream
+        return min(stream, other, key=len)
 
     def _packed(self, header: Header, sections: dict[str, bytes]) -> bytes:
         with self._stage("bitstream"):
             return bitstream.pack(header, sections)
 
     def _encode_octree(
-        self, cloud: Cloud, step: float, steps: dict[str, float], limit: float | None = None
-    ) -> tuple[Header, dict[str, bytes]] | None:
+        self, cloud: Cloud, step: float, steps: dict[str, float]
+    ) -> tuple[Header, dict[str, bytes]]:
         grid = Grid.around(cloud.xyz, step, cloud.types, self._config.max_depth)
-        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge", limit)
+        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge")
 
     def _encode_scan(
         self, cloud: Cloud, step: float, steps: dict[str, float]

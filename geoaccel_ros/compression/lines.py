@@ -9,7 +9,7 @@ Stored: one byte, the kind (0 as is, 1 lag, 2 ``ring``, 3 ``row``), and for a la
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,11 +42,14 @@ class Lines:
         The line of each point in the coding order: ascending, from 0, without gaps.
     stored : bytes
         What the decoder reads, see the module.
+    roughness : float
+        Mean bits of the differences of consecutive points; 0: not known.
     """
 
     order: np.ndarray
     line: np.ndarray
     stored: bytes
+    roughness: float = 0.0
 
     @property
     def count(self) -> int:
@@ -54,18 +57,22 @@ class Lines:
         return int(self.line[-1]) + 1 if len(self.line) else 0
 
 
-def find(cells: np.ndarray, keys: Mapping[str, np.ndarray]) -> Lines:
-    """Return the order in which consecutive cells differ least.
+def find(points: np.ndarray, keys: Mapping[str, np.ndarray], step: float = 1.0) -> Lines:
+    """Return the order in which consecutive points differ least.
 
     Parameters
     ----------
-    cells : integers (3, N)
-        In the cloud's order.
+    points : ndarray, shape (3, N)
+        Coordinates in the cloud's order.
     keys : mapping
         Integers (N,) by name, of those in ``KEYS``; the decoder must have the same ones.
+    step : float
+        What the points are coded to, in their unit.
     """
-    count = cells.shape[1]
-    best, least = _as_is(count), _roughness(cells, np.arange(count, dtype=np.uint32)) - _GAIN
+    count = points.shape[1]
+    best = _as_is(count)
+    roughness = _roughness(points, best.order, step)
+    best, least = replace(best, roughness=roughness), roughness - _GAIN
     for name in KEYS:
         if name in keys:
             lines = _by_key(name, keys[name])
@@ -73,13 +80,17 @@ def find(cells: np.ndarray, keys: Mapping[str, np.ndarray]) -> Lines:
                 continue
             # A key that the order follows already still tells where lines begin.
             follows = lines.count > 1 and (np.diff(lines.order.astype(np.int64)) == 1).all()
-            roughness = -np.inf if follows else _roughness(cells, lines.order)
+            if follows:
+                best, least = replace(lines, roughness=best.roughness), -np.inf
+                continue
+            roughness = _roughness(points, lines.order, step)
             if roughness < least:
-                best, least = lines, roughness
+                best, least = replace(lines, roughness=roughness), roughness
     if least < _ROUGH or best.count > 1:
         return best
-    lines = _by_lag(count, _best_lag(cells))
-    return lines if _roughness(cells, lines.order) < least else best
+    lines = _by_lag(count, _best_lag(points, step))
+    roughness = _roughness(points, lines.order, step)
+    return replace(lines, roughness=roughness) if roughness < least else best
 
 
 def read(stored: memoryview, count: int, keys: Mapping[str, np.ndarray]) -> Lines:
@@ -136,29 +147,33 @@ def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order.astype(np.uint32), line
 
 
-def _roughness(cells: np.ndarray, order: np.ndarray) -> float:
-    """Return the mean bits of the differences of consecutive cells, by windows of the order."""
+def _roughness(points: np.ndarray, order: np.ndarray, step: float) -> float:
+    """Return the mean bits of the differences of consecutive points, by windows of the order."""
     count = len(order)
     if count < 2:
         return 0.0
     starts = np.linspace(0, max(count - 1 - _WINDOW, 0), _WINDOWS).astype(np.int64)
     at = np.unique(starts[:, None] + np.arange(_WINDOW))
     at = at[at < count - 1]
-    return _bits(cells[:, order[at + 1]], cells[:, order[at]]).sum(axis=0).mean()
+    pairs = points.take(order[np.stack([at, at + 1])], axis=1)
+    return _bits(pairs[:, 1], pairs[:, 0], step).mean()
 
 
-def _best_lag(cells: np.ndarray) -> int:
-    """Return the lag at which cells differ least; 1 for fewer points than two of any lag."""
-    count = cells.shape[1]
+def _best_lag(points: np.ndarray, step: float) -> int:
+    """Return the lag at which points differ least; 1 for fewer points than two of any lag."""
+    count = points.shape[1]
     longest = min(_MAX_LAG, count // 2)
     if longest < 2:
         return 1
     at = np.linspace(0, count - 1 - longest, _LAG_SAMPLES).astype(np.int64)
-    lags = np.arange(1, longest + 1)
-    bits = _bits(cells[:, at[:, None] + lags], cells[:, at, None])
-    return 1 + int(bits.sum(axis=0).mean(axis=0).argmin())
+    runs = points.take(at[:, None] + np.arange(longest + 1), axis=1)
+    return 1 + int(_bits(runs[..., 1:], runs[..., :1], step).mean(axis=0).argmin())
 
 
-def _bits(cells: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _bits(points: np.ndarray, predicted: np.ndarray, step: float) -> np.ndarray:
+    """Return the bits of the differences in cells, of all three coordinates together."""
     # float32 would round large cells, integers of 32 bits could not hold every difference.
-    return np.log2(1 + np.abs(cells.astype(np.float64) - predicted).astype(np.float32))
+    cells, expected = (np.rint(of / np.float64(step)) for of in (points, predicted))
+    x, y, z = 1 + np.abs(cells - expected)
+    # One logarithm of what is at most 2**96.
+    return np.log2((x * y * z).astype(np.float32))

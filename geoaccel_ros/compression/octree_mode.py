@@ -25,8 +25,6 @@ from geoaccel_ros.compression.rans import EntropyCoder
 _RUN, _RUNS, _LEAST_EVERY = 512, 6, 4
 # In a cloud of so many cells, rings that are so many cells apart tell much of a point's height.
 _MANY_CELLS, _WIDE_GAP = 2**14, 2.5
-# An estimate is made without beams; they save no more than this leaves.
-_BEAMS_SAVE = 0.75
 
 Stage = Callable[[str], AbstractContextManager[None]]
 
@@ -68,9 +66,7 @@ class OctreeMode:
         is_merged: bool,
         limit: float | None = None,
     ) -> tuple[Header, dict[str, bytes]] | None:
-        """Return header and sections of a cloud; None if geometry takes more than ``limit`` bytes.
-
-        Of a large cloud a sample of the cells tells that, in a fraction of the time.
+        """Return header and sections of a cloud.
 
         Parameters
         ----------
@@ -82,10 +78,9 @@ class OctreeMode:
         is_merged : bool
             Of points in one cell only the first is kept.
         limit : float, optional
+            If coordinates take more bytes, None is returned.
         """
         cells = self.cells(cloud, grid)
-        if limit is not None and self._estimate(cells, grid) > limit:
-            return None
         starts = None if is_merged or cells.count == cells.points else cells.starts
         points, finite = cloud.points, cloud.finite
         rest = points[:0] if finite is None else points[~finite]
@@ -198,14 +193,6 @@ class OctreeMode:
             codes = self._morton.encode(cloud.xyz, grid)
         with self._stage("sort"):
             return self._sort.sort(codes, cloud.xyz.shape[1], grid.depth)
-
-    def _estimate(self, cells: OccupiedCells, grid: Grid) -> float:
-        """Return the bytes that geometry takes at least, by a sample; 0 where that says little."""
-        with self._stage("estimate"):
-            sample = self._sample(cells)
-            if sample is None:
-                return 0.0
-            return _BEAMS_SAVE * self._sampled_size(sample, cells, grid, None)
 
     def _pay(self, beams: Beams, cloud: Cloud, cells: OccupiedCells, grid: Grid) -> bool:
         """Tell whether beams save more than their own bytes: a grid's rows are cones too."""

@@ -108,6 +108,11 @@ def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
     return steps
 
 
+def is_measure(name: str, dtype: np.dtype) -> bool:
+    """Tell whether a field of this type holds floats that are no times."""
+    return dtype.base.kind == "f" and name.lower() not in (*TIME_FIELDS, *COLOURS)
+
+
 def _default_step(values: np.ndarray, name: str) -> float:
     is_time = values.ndim == 1 and values.dtype.kind == "f" and name.lower() in TIME_FIELDS
     return _TIME_STEP if is_time and _resolves(values, _TIME_STEP) else 0.0

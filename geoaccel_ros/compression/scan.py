@@ -59,9 +59,10 @@ _LEAST_STEP, _MOST_STEP = 2**12, 2**30
 # Events of a point that there is room for at first.
 _USUAL_EVENTS = 20
 # No sensor measures more in a sweep: such clouds are maps, and to look for beams there takes time.
-_MOST_OF_SWEEP = 2**19
-# Chunks on which models are compared, at most.
+MOST_OF_SWEEP = 2**19
+# Chunks on which models are compared, at most, and by which a map's size is told.
 _COMPARED = 2
+_PRICED = 8
 # The context of bits that are 1 as often as 0.
 _EVEN = 0
 # Bits that tell a context's own probability, about.
@@ -97,7 +98,7 @@ class Plan:
         What the section tells of it.
     points : int
     bits : float or None
-        That the events of all points take, by a few chunks; None where no models were compared.
+        That the section takes, by a few chunks; None where no models were compared.
     """
 
     model: int
@@ -162,12 +163,12 @@ class Scan:
             has_origins,
         )
         head = bytes([LINEAR + _HAS_ORIGINS * has_origins])
-        if not 0 < count <= _MOST_OF_SWEEP:
+        if not 0 < count <= MOST_OF_SWEEP:
             return Plan(LINEAR, head, count, None, arguments)
         compared = _compared(count, _COMPARED)
         share = compared[2] / _chunks(count)
         cost = self._cost(LINEAR, arguments, compared, 1)[0]
-        linear = Plan(LINEAR, head, count, cost / share, arguments)
+        linear = Plan(LINEAR, head, count, cost / share + 8 * len(head), arguments)
         if max(-int(cells.min()), int(cells.max())) > SPIN_LIMIT:
             return linear
         # A few points at the origin do no harm to what is found out; to leave them out takes time.
@@ -197,7 +198,25 @@ class Scan:
             return linear
         head = bytes([SPIN + _HAS_ORIGINS * has_origins]) + _spin_head(starts, beams, rows[best])
         arguments = *spin, *self._spin_arguments(line, beams, [rows[best]])
-        return Plan(SPIN, head, count, costs[best] / share, arguments)
+        return Plan(SPIN, head, count, costs[best] / share + 8 * len(head), arguments)
+
+    def price(self, cells: np.ndarray, count: int) -> float:
+        """Return the bits that model linear takes of a cloud, by :func:`priced` points of it.
+
+        Parameters
+        ----------
+        cells : ndarray, shape (3, n), int32
+            Of these points.
+        count : int
+            Points of the cloud.
+        """
+        sampled = cells.shape[1]
+        has_origins = int(sampled - np.count_nonzero(cells.any(axis=0)) > sampled // _RARE)
+        upload = self._device.upload
+        order = np.arange(sampled, dtype=np.uint32)
+        arguments = upload("scan_cells", cells), upload("scan_order", order), sampled, has_origins
+        (cost,) = self._cost(LINEAR, arguments, (0, 1, _chunks(sampled)), 1)
+        return cost * count / sampled
 
     def encode(self, plan: Plan) -> bytes:
         """Return the section of a cloud."""
@@ -296,6 +315,13 @@ class Scan:
             )
 
         return self._events_of.collect(emit, items, CHUNK * _USUAL_EVENTS)
+
+
+def priced(order: np.ndarray) -> np.ndarray:
+    """Return the points of a few chunks, by which :meth:`Scan.price` tells what all take."""
+    first, every, number = _compared(len(order), _PRICED)
+    chunks = range(first, first + number * every, every)
+    return np.concatenate([order[CHUNK * chunk : CHUNK * (chunk + 1)] for chunk in chunks])
 
 
 def _chunks(count: int) -> int:

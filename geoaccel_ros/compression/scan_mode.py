@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,23 @@ Stage = Callable[[str], AbstractContextManager[None]]
 _LINE_STEP = 0.01
 # Points that are decoded together: whole chunks of coordinates and of fields.
 _SPAN = math.lcm(scan.CHUNK, attributes.CHUNK)
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """How a cloud is coded; on the device, until the next plan.
+
+    Attributes
+    ----------
+    cells : int32 (3, N)
+        Of the finite points, from the grid's origin.
+    lines : Lines
+    geometry : Plan
+    """
+
+    cells: np.ndarray
+    lines: Lines
+    geometry: scan.Plan
 
 
 class ScanMode:
@@ -49,9 +67,35 @@ class ScanMode:
         self._fields = fields
         self._stage = stage
 
+    def lines(self, cloud: Cloud, grid: Grid) -> Lines:
+        """Return the order in which :meth:`encode` codes a cloud."""
+        with self._stage("lines"):
+            return lines.find(cloud.xyz, _keys(cloud.points, cloud.finite), grid.step)
+
+    def cells(self, cloud: Cloud, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        """Return coordinates (3, F) in cells from the grid's origin, as float64 and as int32."""
+        with self._stage("cells"):
+            return _cells(cloud.xyz, grid)
+
+    def plan(self, fine: np.ndarray, cells: np.ndarray, found: Lines, step: float) -> ScanPlan:
+        """Return how :meth:`encode` codes a cloud of these cells and lines."""
+        with self._stage("scan"):
+            return ScanPlan(cells, found, self._scan.plan(cells, fine, found, step))
+
+    def price(self, cloud: Cloud, grid: Grid, found: Lines) -> float:
+        """Return the bits that the coordinates of a map take, by a few chunks of it alone."""
+        with self._stage("scan"):
+            _, cells = _cells(cloud.xyz.take(scan.priced(found.order), axis=1), grid)
+            return self._scan.price(cells, cloud.xyz.shape[1])
+
     def encode(
-        self, cloud: Cloud, grid: Grid, steps: dict[str, float]
-    ) -> tuple[Header, dict[str, bytes]]:
+        self,
+        cloud: Cloud,
+        grid: Grid,
+        steps: dict[str, float],
+        plan: ScanPlan | None = None,
+        limit: float | None = None,
+    ) -> tuple[Header, dict[str, bytes]] | None:
         """Return header and sections of a cloud, its coordinates to the grid's step.
 
         Parameters
@@ -61,21 +105,23 @@ class ScanMode:
             Of depth 0: any number of cells from its origin.
         steps : dict of str to float
             Of each field but x, y and z; 0: bit-exact.
+        plan : ScanPlan, optional
+            Of this cloud and grid.
+        limit : float, optional
+            If coordinates take more bytes, None is returned.
         """
         points = cloud.points
         rest = points[:0] if cloud.finite is None else points[~cloud.finite]
         header = _header(MODE_SCAN, cloud, grid, len(rest))
-        with self._stage("cells"):
-            fine = cloud.xyz / np.float64(grid.step)
-            if any(grid.origin):
-                fine -= np.array(grid.origin, float)[:, None]
-            cells = np.rint(fine).astype(np.int32)
-        with self._stage("lines"):
-            found = lines.find(cells, _keys(points, cloud.finite))
+        if plan is None:
+            found = self.lines(cloud, grid)
+            plan = self.plan(*self.cells(cloud, grid), found, grid.step)
+        found, cells = plan.lines, plan.cells
         with self._stage("scan"):
             sections = {"lines": found.stored}
-            plan = self._scan.plan(cells, fine, found, grid.step)
-            sections["geometry"] = self._scan.encode(plan)
+            sections["geometry"] = self._scan.encode(plan.geometry)
+        if limit is not None and sum(map(len, sections.values())) > limit:
+            return None
         with self._stage("fields"):
             if header.attributes:
                 places = _places(found, cells, cloud.finite, len(points))
@@ -239,6 +285,14 @@ class ScanMode:
                 nonfinite.as_unsigned(target)[...] = bits if span is None else bits[span.order]
             else:
                 self._fields.decode(name, stream.sections[f"field {name}"], target, places, span)
+
+
+def _cells(xyz: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return coordinates in cells from the grid's origin, float64 and rounded to int32 (3, n)."""
+    fine = xyz / np.float64(grid.step)
+    if any(grid.origin):
+        fine -= np.array(grid.origin, float)[:, None]
+    return fine, np.rint(fine).astype(np.int32)
 
 
 def _header(mode: int, cloud: Cloud, grid: Grid, rest: int) -> Header:

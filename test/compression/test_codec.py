@@ -324,17 +324,38 @@ def test_auto_takes_the_smaller_stream(octree, scan):
         assert stream == min(octree.encode(points), scan.encode(points), key=len)
 
 
-def test_auto_estimates_the_octree_of_a_large_cloud_well(octree, scan):
-    # Noise, which the octree codes in two thirds of the bits, and a scan the other way round.
-    noise = cloud(np.random.default_rng(2).uniform(-10, 10, (40_000, 3)))
-    rings = ordered_scan(2500)
+@pytest.mark.parametrize("map_begins", [100, 2**19])
+def test_auto_codes_no_mode_that_is_clearly_worse(octree, scan, monkeypatch, map_begins):
+    monkeypatch.setattr(codec_module, "MOST_OF_SWEEP", map_begins)
+    # Noise on walls, which the octree codes in half the bits, and a scan the other way round.
+    walls = np.random.default_rng(2).uniform(-10, 10, (40_000, 3))
+    walls[:, 2] = np.sign(walls[:, 2]) * 5
     auto = Codec(CodecConfig())
-    for points, mode in (noise, "octree"), (rings, "scan"):
-        stream = auto.encode(points)
-        assert inspect(stream).mode == mode
-        assert stream == min(octree.encode(points), scan.encode(points), key=len)
-    # What was estimated was not coded.
-    assert "fields" in auto.stages_ms and "octree" not in auto.stages_ms
+    stream = auto.encode(cloud(walls))
+    assert stream == octree.encode(cloud(walls))
+    assert len(stream) < len(scan.encode(cloud(walls))) / 1.5
+    assert "octree" in auto.stages_ms and "fields" in auto.stages_ms
+    if map_begins > len(walls):
+        assert "scan" not in auto.stages_ms
+    rings = ordered_scan(2500)
+    stream = auto.encode(rings)
+    assert stream == scan.encode(rings)
+    assert len(stream) < len(octree.encode(rings)) / 1.5
+    if map_begins > len(rings):
+        assert "octree" not in auto.stages_ms
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_auto_minds_the_fields_too(octree, scan, in_order):
+    # Coordinates that the octree codes in fewer bytes, and fields that are nothing in their order.
+    xyz = np.random.default_rng(3).uniform(-10, 10, (20_000, 3))
+    xyz[:, 2] = np.sign(xyz[:, 2]) * 5
+    points = cloud(xyz, [*XYZ, ("t", "<u4"), ("number", "<u4")])
+    points["t"] = 1000 * np.arange(len(points)) if in_order else 7
+    points["number"] = np.arange(len(points)) if in_order else 8
+    stream = Codec(CodecConfig()).encode(points)
+    assert inspect(stream).mode == ("scan" if in_order else "octree")
+    assert stream == min(octree.encode(points), scan.encode(points), key=len)
 
 
 def test_auto_falls_back_on_the_mode_that_can():

@@ -108,3 +108,20 @@ def test_bytes_that_are_no_order_are_refused(stored):
     keys = {"row": np.zeros(9, np.int64)}  # not of ten points
     with pytest.raises(CodecError, match="order of the points"):
         lines.read(memoryview(bytes.fromhex(stored)), 10, keys)
+
+
+def test_coordinates_tell_what_their_cells_do():
+    cells, ring = rings_by_column()
+    inside = np.random.default_rng(3).uniform(-0.4, 0.4, cells.shape)
+    points = (0.02 * (cells + inside)).astype(np.float32)
+    found, expected = lines.find(points, {"ring": ring}, 0.02), lines.find(cells, {"ring": ring})
+    assert found.stored == expected.stored
+    assert found.roughness == expected.roughness > 0
+
+
+def test_how_rough_an_order_is_are_the_bits_of_its_differences():
+    steps = np.array([[3], [-7], [0]])
+    cells = (steps * np.arange(1000)).astype(np.int32)
+    found = lines.find(cells, {})
+    assert found.stored == b"\0"
+    assert found.roughness == pytest.approx(np.log2(4 * 8 * 1))

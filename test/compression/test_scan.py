@@ -16,6 +16,7 @@ from geoaccel_ros.compression.scan import (
     SPIN,
     SPIN_CONTEXTS,
     Scan,
+    priced,
     sines,
 )
 from geoaccel_ros.pointcloud.files import read_points
@@ -115,6 +116,31 @@ def test_beams_without_a_return_are_known_where_a_correction_has_moved_them(scan
     sections = [round_trip(scan, each, {"ring": ring}) for each in (holes, moved)]
     assert [section[0] for section in sections] == [3, 3]
     assert len(sections[1]) < 1.04 * len(sections[0]) + 400
+
+
+@pytest.mark.parametrize("kind", ["rings", "noise"])
+def test_a_plan_tells_what_its_section_takes(scan, kind):
+    xyz, ring = spinning_scan(rings=16)
+    if kind == "noise":
+        xyz = np.random.default_rng(9).normal(0, 10, xyz.shape)
+    points = xyz / STEP
+    cells = np.rint(points).astype(np.int32)
+    found = lines.find(cells, {"ring": ring})
+    plan = scan.plan(cells, points, found, STEP)
+    assert plan.model == SPIN or kind == "noise"
+    assert plan.bits == pytest.approx(8 * len(scan.encode(plan)), rel=0.1)
+
+
+def test_a_few_chunks_tell_what_a_map_takes(scan):
+    rng = np.random.default_rng(10)
+    cells = np.cumsum(rng.normal(0, 5, (3, 60_000)), axis=1).astype(np.int32)
+    found = lines.find(cells, {})
+    chosen = priced(found.order)
+    assert len(chosen) == 8 * CHUNK and len(np.unique(chosen // CHUNK)) == 8
+    section = scan.encode(scan.plan(cells, cells.astype(float), found, STEP))
+    assert section[0] == LINEAR
+    bits = scan.price(cells[:, chosen], cells.shape[1])
+    assert bits == pytest.approx(8 * len(section), rel=0.05)
 
 
 def test_rings_that_come_by_column_are_coded_ring_by_ring(scan):
