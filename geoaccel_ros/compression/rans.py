@@ -124,8 +124,6 @@ class Stream:
         uint32 (chunks + 1,): where each chunk's words begin.
     probabilities : Buffer
         uint16 (contexts,): chance of bit 1.
-    states : Buffer
-        uint32 (chunks, 2): suspended coders.
     verdicts : Buffer
         uint8 (chunks,): 1 for a chunk that ended right.
     """
@@ -135,13 +133,12 @@ class Stream:
     words: cl.Buffer
     chunk_words: cl.Buffer
     probabilities: cl.Buffer
-    states: cl.Buffer
     verdicts: cl.Buffer
 
     @property
     def arguments(self) -> tuple[cl.Buffer, ...]:
         """What a kernel's ``CODER`` parameters take when it decodes."""
-        return self.words, self.chunk_words, self.probabilities, self.states, self.verdicts
+        return self.words, self.chunk_words, self.probabilities, self.verdicts
 
     def finish(self, first: int = 0, end: int | None = None) -> None:
         """Wait for the kernels; check that chunks [first, end) ended where their encoder began.
@@ -313,7 +310,6 @@ class EntropyCoder:
             words=device.upload(f"words {name}", words),
             chunk_words=device.upload(f"chunk_words {name}", (ends - ends[0]).astype(np.uint32)),
             probabilities=device.upload(f"probabilities {name}", PROBABILITIES[table]),
-            states=device.buffer(f"states {name}", 8 * chunks),
             verdicts=device.upload(f"verdicts {name}", np.zeros(chunks, np.uint8)),
         )
 

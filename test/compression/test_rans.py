@@ -33,21 +33,17 @@ class Events:
         starts, events = joined(chunks)
         return self.coder.encode(self.device.upload("events", events), starts, prior)
 
-    def decode(self, section, chunks, prior, launches=1):
+    def decode(self, section, chunks, prior):
         """Return the chunks with the bits that the section has for their contexts."""
         starts, events = joined(chunks)
-        size = int(np.diff(starts).max(initial=0))
         stream = self.coder.open(section, len(chunks), prior)
         contexts = self.device.upload(
             "events", np.where(events == NO_EVENT, events, events & 0xFFFE)
         )
-        bounds = np.linspace(0, size, launches + 1).astype(int).tolist()
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-            self.device.launch_serial(
-                self.kernel, len(chunks),
-                *stream.arguments, len(chunks), self.device.upload("starts", starts),
-                first, last, contexts,
-            )  # fmt: skip
+        self.device.launch_serial(
+            self.kernel, len(chunks),
+            *stream.arguments, len(chunks), self.device.upload("starts", starts), contexts,
+        )  # fmt: skip
         decoded = self.device.download(contexts, len(events), "u2")
         stream.finish()
         return [decoded[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
@@ -211,12 +207,6 @@ def test_unused_slots_cost_nothing(events):
     section = events.encode([gaps], flat_prior(10))
     assert section == events.encode([coded], flat_prior(10))
     assert same(events.decode(section, [gaps], flat_prior(10)), [gaps])
-
-
-def test_a_chunk_may_be_decoded_in_several_launches(events):
-    coded = random_events(7, 20_000, 30, 8)
-    section = events.encode(coded, flat_prior(30))
-    assert same(events.decode(section, coded, flat_prior(30), launches=5), coded)
 
 
 def test_an_event_of_no_context_is_an_error(events):

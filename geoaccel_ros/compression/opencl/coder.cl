@@ -79,12 +79,9 @@ typedef struct {
 
 #define CODER \
     global const ushort *coder_words, global const uint *coder_chunks, global const ushort *coder_probabilities, \
-        global uint2 *coder_states, global uchar *coder_verdicts
+        global uchar *coder_verdicts
 #define OPEN_CODER(chunk) open_coder(coder_words, coder_chunks, coder_probabilities, chunk)
 #define CLOSE_CODER(coder, chunk) (coder_verdicts[chunk] = ended_right(&(coder)))
-// For a chunk that several launches decode.
-#define SUSPEND_CODER(coder, chunk) (coder_states[chunk] = (uint2)((coder).state, (coder).position))
-#define RESUME_CODER(chunk) resume_coder(coder_words, coder_chunks, coder_probabilities, coder_states, chunk)
 
 // Words beyond the chunk's end are 0: a damaged chunk ends wrong, and is told by that.
 uint next_word(coder_t *coder)
@@ -106,18 +103,6 @@ coder_t open_coder(global const ushort *words, global const uint *chunks, global
         coder.state = next_word(&coder) << 16;
         coder.state |= next_word(&coder);
     }
-    return coder;
-}
-
-coder_t resume_coder(global const ushort *words, global const uint *chunks, global const ushort *probabilities,
-                     global const uint2 *states, uint chunk)
-{
-    coder_t coder;
-    coder.words = words;
-    coder.probabilities = probabilities;
-    coder.state = states[chunk].x;
-    coder.position = states[chunk].y;
-    coder.end = chunks[chunk + 1];
     return coder;
 }
 
