@@ -24,7 +24,7 @@ from geoaccel_ros.compression.rans import EntropyCoder
 # is no more than a quarter of the cloud.
 _RUN, _RUNS, _LEAST_EVERY = 512, 6, 4
 # In a cloud of so many cells, rings that are so many cells apart tell much of a point's height.
-_MANY_CELLS, _WIDE_GAP = 2**14, 2.5
+_MANY_CELLS, _WIDE_GAP = 2**13, 2.5
 
 Stage = Callable[[str], AbstractContextManager[None]]
 
@@ -96,13 +96,15 @@ class OctreeMode:
         )
         with self._stage("beams"):
             beams = fit_beams(cloud.xyz, grid.step, _rings(cloud))
-            if beams and not self._pay(beams, cloud, cells, grid):
-                beams = None
+            likely = self._likely(beams, cloud, cells, grid)
         with self._stage("octree"):
-            sections = self._octree.encode(
-                cells.leaves, cells.count, starts, grid.depth, grid.origin, beams
-            )
-        sections["beams"] = beams.to_bytes() if beams else b""
+            shapes = []
+            for beams in likely:
+                shape = self._octree.encode(
+                    cells.leaves, cells.count, starts, grid.depth, grid.origin, beams
+                )
+                shapes.append(shape | {"beams": beams.to_bytes() if beams else b""})
+            sections = min(shapes, key=_size)
         if limit is not None and _size(sections) > limit:
             return None
         with self._stage("fields"):
@@ -194,13 +196,19 @@ class OctreeMode:
         with self._stage("sort"):
             return self._sort.sort(codes, cloud.xyz.shape[1], grid.depth)
 
-    def _pay(self, beams: Beams, cloud: Cloud, cells: OccupiedCells, grid: Grid) -> bool:
-        """Tell whether beams save more than their own bytes: a grid's rows are cones too."""
+    def _likely(
+        self, beams: Beams | None, cloud: Cloud, cells: OccupiedCells, grid: Grid
+    ) -> list[Beams | None]:
+        """Return what may pay, of no beams and these: a grid's rows are cones too."""
+        if beams is None:
+            return [None]
         if cells.count >= _MANY_CELLS and beams.gap(cloud.xyz, grid.step) >= _WIDE_GAP:
-            return True
-        sample = self._sample(cells) or (cells.leaves, cells.count)
+            return [beams]
+        sample = self._sample(cells)
+        if sample is None:
+            return [None, beams]
         with_beams = self._sampled_size(sample, cells, grid, beams) + len(beams.to_bytes())
-        return with_beams < self._sampled_size(sample, cells, grid, None)
+        return [beams if with_beams < self._sampled_size(sample, cells, grid, None) else None]
 
     def _sample(self, cells: OccupiedCells) -> tuple[cl.Buffer, int] | None:
         """Return a sample of the cells, and their number; None if it were much of the cloud."""
