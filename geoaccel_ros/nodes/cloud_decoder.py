@@ -4,7 +4,6 @@ import sys
 from dataclasses import dataclass
 
 from point_cloud_interfaces.msg import CompressedPointCloud2
-from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2
 
 from geoaccel_ros.compression.codec import Codec, CodecConfig, DeviceConfig
@@ -19,6 +18,7 @@ from geoaccel_ros.compression.messages import decoded_cloud
 from geoaccel_ros.config import parameter
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
+from geoaccel_ros.ros.matched_subscription import MatchedSubscription
 from geoaccel_ros.ros.newest import NewestOnly
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import bytes_for_message
@@ -59,8 +59,8 @@ class CloudDecoderConfig(NodeConfig, DeviceConfig):
     )
     match_qos: bool = parameter(
         False,
-        "Ask for points/compressed as best effort where a publisher offers no more; else reliable, "
-        "which does not hear that one.",
+        "Ask for points/compressed as reliable and as durable as all of its publishers offer it; "
+        "else reliable, which does not hear best effort.",
     )
 
 
@@ -88,14 +88,23 @@ class CloudDecoder(ManagedNode):
         self.get_logger().info(f"decoding on {self._codec.device_name}")
         self._newest: NewestOnly | None = None
         self._publisher = self.advertise(PointCloud2, "points/decompressed", qos.RELIABLE)
-        self._hear(qos.reliable(max(_DEPTH, self.config.queue)))
+        self._subscription = MatchedSubscription(
+            self,
+            CompressedPointCloud2,
+            "points/compressed",
+            self._on_compressed,
+            qos.reliable(max(_DEPTH, self.config.queue)),
+            self.config.match_qos,
+        )
 
     def activate(self):
         self._newest = NewestOnly(
             self._use, lambda: self.counters.count("replaced by newer"), self.config.queue
         )
+        self._subscription.start()
 
     def deactivate(self):
+        self._subscription.stop()
         if self._newest is not None:
             self._newest.stop()
             self._newest = None
@@ -116,29 +125,6 @@ class CloudDecoder(ManagedNode):
                 "bits per point": f"{8 * self._bytes_in / max(self._points, 1):.3f}",
             },
         )
-
-    def _hear(self, profile: QoSProfile) -> None:
-        self._subscription = self.subscribe(
-            CompressedPointCloud2,
-            "points/compressed",
-            self._on_compressed,
-            profile,
-            expected=True,
-            mended=self._ask_for_less,
-        )
-
-    def _ask_for_less(self) -> bool:
-        """Listen to a publisher of best effort too, where that is wanted; return whether it is."""
-        if not self.config.match_qos:
-            return False
-        topic = self.resolve_topic_name("points/compressed")
-        offers = [offer.qos_profile for offer in self.get_publishers_info_by_topic(topic)]
-        if not any(offer.reliability == ReliabilityPolicy.BEST_EFFORT for offer in offers):
-            return False
-        self.get_logger().info("'points/compressed' is offered as best effort, and so asked for")
-        self.destroy_subscription(self._subscription)
-        self._hear(qos.sensor_data(max(_DEPTH, self.config.queue)))
-        return True
 
     def _on_compressed(self, message: CompressedPointCloud2) -> None:
         self.counters.count("clouds in")

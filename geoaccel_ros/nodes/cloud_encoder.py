@@ -6,9 +6,6 @@ import time
 from dataclasses import dataclass
 
 from point_cloud_interfaces.msg import CompressedPointCloud2
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
-from rclpy.qos import QoSProfile
 from sensor_msgs.msg import PointCloud2
 
 from geoaccel_ros.compression.budget import Pace
@@ -21,6 +18,7 @@ from geoaccel_ros.config import parameter
 from geoaccel_ros.pointcloud.layout import LayoutError
 from geoaccel_ros.ros import diagnostics, qos
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
+from geoaccel_ros.ros.matched_subscription import MatchedSubscription
 from geoaccel_ros.ros.newest import NewestOnly
 from geoaccel_ros.ros.node import ManagedNode, NodeConfig
 from geoaccel_ros.ros.pointcloud2 import bytes_for_message, points_from_message
@@ -83,22 +81,24 @@ class CloudEncoder(ManagedNode):
         self._encoder = LinkEncoder(codec, self.config.subset(LinkConfig))
         self._known_config = self.config
         self._newest: NewestOnly | None = None
-        self._matching = None
         self._publisher = self.advertise(CompressedPointCloud2, "points/compressed", qos.RELIABLE)
-        self._hear(qos.sensor_data(max(_DEPTH, self.config.queue)))
+        self._subscription = MatchedSubscription(
+            self,
+            PointCloud2,
+            "points",
+            self._on_points,
+            qos.sensor_data(max(_DEPTH, self.config.queue)),
+            self.config.match_qos,
+        )
 
     def activate(self):
         self._newest = NewestOnly(
             self._use, lambda: self.counters.count("replaced by newer"), self.config.queue
         )
-        if self.config.match_qos:
-            steady = Clock(clock_type=ClockType.STEADY_TIME)
-            self._matching = self.create_timer(0.5, self._match, clock=steady)
+        self._subscription.start()
 
     def deactivate(self):
-        if self._matching is not None:
-            self.destroy_timer(self._matching)
-            self._matching = None
+        self._subscription.stop()
         if self._newest is not None:
             self._newest.stop()
             self._newest = None
@@ -125,26 +125,6 @@ class CloudEncoder(ManagedNode):
                 **{f"clouds in mode {mode}": self._modes[mode] for mode in MODES},
             },
         )
-
-    def _hear(self, profile: QoSProfile) -> None:
-        self._profile = profile
-        self._clouds = self.subscribe(
-            PointCloud2, "points", self._on_points, profile, expected=True
-        )
-
-    def _match(self) -> None:
-        """Listen anew where the publishers offer another QoS than is asked for."""
-        with self.guarding("the QoS of 'points' was not matched"):
-            topic = self.resolve_topic_name("points")
-            offers = [offer.qos_profile for offer in self.get_publishers_info_by_topic(topic)]
-            profile = qos.matched(offers, self._profile.depth)
-            if offers and profile != self._profile:
-                self.destroy_subscription(self._clouds)
-                self._hear(profile)
-                self.get_logger().info(
-                    f"'points' is asked for {profile.reliability.name}, {profile.durability.name}, "
-                    "as it is offered"
-                )
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")

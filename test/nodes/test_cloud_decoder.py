@@ -266,7 +266,7 @@ def test_every_message_is_accounted_for(nodes, probe):
 
 def test_a_publisher_of_best_effort_is_heard_where_the_offer_is_to_be_matched(nodes, probe):
     decoder = Decoder(nodes, probe, "match_qos:=true", profile=qos.sensor_data())
-    decoder.process.wait_for_output("is offered as best effort, and so asked for")
+    decoder.process.wait_for_output("is asked for BEST_EFFORT, VOLATILE, as it is offered")
     decoder.connected()
     assert decoder.decode(compressed()).header.frame_id == "lidar"
     assert "incompatible QoS" not in decoder.values()
