@@ -125,13 +125,14 @@ class NeighbourSearch:
         options = [f"-DNEIGHBOURS={neighbours}"]
         if not tile_in_local_memory:
             options.append("-DTILE_IN_GLOBAL_MEMORY")
-        self._find = device.program("neighbours.cl", tuple(options)).find_neighbours
+        program = device.program("neighbours.cl", tuple(options))
+        self._find, self._place = program.find_neighbours, program.place_cells
 
     def find(self, positions: Positions) -> Neighbours:
         """Return the neighbours of points in their coding order."""
         device = self._device
         count = positions.count
-        planes, plane = positions.planes(device)
+        planes, plane = positions.planes(device, self._place)
         stride = plane - WINDOW
         words = device.buffer(f"neighbours {self._neighbours}", 2 * self._neighbours * stride)
         if count:

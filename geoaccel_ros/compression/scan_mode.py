@@ -14,7 +14,7 @@ from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.fields import FieldCoder, Places, Span
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.lines import Lines
-from geoaccel_ros.compression.positions import Positions
+from geoaccel_ros.compression.positions import ArrangedPositions, Positions
 from geoaccel_ros.compression.prefix_sums import PrefixSums
 from geoaccel_ros.compression.rans import EntropyCoder
 from geoaccel_ros.compression.scan import Scan
@@ -332,10 +332,7 @@ def _known(places: Places, name: str, found: Lines) -> Places:
 
 def _places(found: Lines, cells: np.ndarray, finite: np.ndarray | None, count: int) -> Places:
     """Return the places of all points, those that are not finite behind the others."""
-    ordered = np.zeros((3, count), cells.dtype)
-    for row, of_cloud in zip(ordered, cells, strict=True):
-        np.take(of_cloud, found.order, out=row[: len(found.order)])
-    return Places(count, _order(found, finite), Positions(ordered))
+    return Places(count, _order(found, finite), ArrangedPositions(cells, found.order, count))
 
 
 def _order(found: Lines, finite: np.ndarray | None) -> np.ndarray:

@@ -19,6 +19,26 @@
 #define TILE local
 #endif
 
+// Positions of `count` points from the cells of a cloud (all x, then all y, then all z), of which cells[order[i]] is the
+// i-th; those from `placed` on are at cell 0.
+kernel void place_cells(global const int *cells, global const uint *order, uint placed, uint count, int lowest_x,
+                        int lowest_y, int lowest_z, uint position_stride, uint window, global int *positions)
+{
+    const uint i = get_global_id(0);
+    if (i >= count)
+        return;
+    int x = 0, y = 0, z = 0;
+    if (i < placed) {
+        const ulong at = order[i];
+        x = cells[at];
+        y = cells[placed + at];
+        z = cells[2 * (ulong)placed + at];
+    }
+    positions[window + i] = x - lowest_x;
+    positions[(ulong)position_stride + window + i] = y - lowest_y;
+    positions[2 * (ulong)position_stride + window + i] = z - lowest_z;
+}
+
 // The keys, distance << 6 | offset, of the neighbours of eight points, whose first has `before` points before it
 // in its chunk.
 void search(TILE const int *x, TILE const int *y, TILE const int *z, uint before, uint8 *nearest)
