@@ -23,6 +23,7 @@ BENCHMARKS = {
     "latency": "the node lidar_odometry over DDS, from a cloud to its odometry",
     "compression": "clouds at given steps, beside Draco, LAZ, cloudini and zstd",
     "mppi": "one update of the differential drive",
+    "link": "clouds over weak links, compressed and as they are: what arrives, and how old",
 }
 
 

@@ -27,6 +27,8 @@ KITTI, SPINNING, TIMED = "kitti", "spinning", "ring and time"
 INTENSITIES = ("intensity", "scalar_intensity", "reflectivity")
 # Of a folder with more clouds than that: the first, the middle and the last.
 _FEW = 3
+# Which of a folder's files are read, in their order.
+Choice = Callable[[Sequence[Path]], list[Path]]
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,28 @@ def _checked(cloud: Cloud) -> Cloud:
     return cloud
 
 
+def read_sequence(folder: Path, count: int) -> list[np.ndarray]:
+    """Return the points of the first clouds of a folder, in the order of the files' names.
+
+    Raises
+    ------
+    BenchmarkError
+        If there are none, or one cannot be read.
+    """
+    if folder.name in SETS and folder.name not in SEQUENCES:
+        raise BenchmarkError(f"'{folder}' is no sequence of clouds: give a folder of one sensor's")
+    if not folder.is_dir():
+        raise BenchmarkError(f"'{folder}' is no folder of clouds")
+    read = SEQUENCES.get(folder.name, _files)
+    try:
+        clouds = [cloud.points for cloud in read(folder, lambda paths: sorted(paths)[:count])]
+    except (PointFileError, LayoutError, OSError) as error:
+        raise BenchmarkError(str(error)) from None
+    if not clouds:
+        raise BenchmarkError(f"'{folder}' has no clouds: give a folder of .bin, .npy, .pcd or .ply")
+    return clouds
+
+
 def _some(paths: Sequence[Path]) -> list[Path]:
     """Return all of a few, of more the first, the middle and the last."""
     paths = sorted(paths)
@@ -134,9 +158,9 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.name.split('.')[0]}"
 
 
-def _files(folder: Path) -> Iterator[Cloud]:
+def _files(folder: Path, choose: Choice = _some) -> Iterator[Cloud]:
     """Yield the clouds of files that are as their suffix says."""
-    for path in _some(
+    for path in choose(
         [p for p in folder.iterdir() if p.suffix in (".bin", ".npy", ".pcd", ".ply")]
     ):
         yield Cloud(_name(path), read_points(path))
@@ -144,9 +168,9 @@ def _files(folder: Path) -> Iterator[Cloud]:
 
 def _reader(
     pattern: str, read: Callable[[Path], np.ndarray], *kinds: str
-) -> Callable[[Path], Iterator[Cloud]]:
-    def clouds(folder: Path) -> Iterator[Cloud]:
-        for path in _some([*folder.glob(pattern)]):
+) -> Callable[..., Iterator[Cloud]]:
+    def clouds(folder: Path, choose: Choice = _some) -> Iterator[Cloud]:
+        for path in choose([*folder.glob(pattern)]):
             yield Cloud(_name(path), read(path), kinds=frozenset(kinds))
 
     return clouds
@@ -220,8 +244,9 @@ def _varied(folder: Path) -> Iterator[Cloud]:
         yield Cloud(cloud.name, cloud.points, height)
 
 
-# Folders whose clouds need more than their suffix to be read or to be known for what they are.
-SETS = {
+# Folders whose clouds need more than their suffix to be read or to be known for what they are: of
+# one sensor, one cloud a file in the order of their names; and others.
+SEQUENCES = {
     "balm_realworld": _reader("*.npz", _xyz_and_intensity, SPINNING),
     "eth_car_pair": _reader("car_cloud*.csv", read_points),
     "gicp_pair": _reader("*.ply", read_points, SPINNING),
@@ -229,6 +254,9 @@ SETS = {
     "kitti_odom_00_pairs": _reader("*.bin", read_points, KITTI, SPINNING),
     "kitti_raw_0005": _reader("*.npz", _differences, KITTI, SPINNING),
     "newer_college_deskew": _reader("[dr]*_??.bin", _xyz32, SPINNING),
+}
+SETS = {
+    **SEQUENCES,
     "ouster_os1_128": _ouster,
     "pcd_layouts": _layouts,
     "rosbags_pointcloud2": _bags,

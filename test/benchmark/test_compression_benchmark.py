@@ -23,6 +23,7 @@ from geoaccel_ros.benchmark.compression_clouds import (
     Cloud,
     cases,
     read_clouds,
+    read_sequence,
 )
 from geoaccel_ros.benchmark.compression_contenders import OCTREE, SCAN, Trial, largest_error
 from geoaccel_ros.benchmark.compression_integers import Integers, Unsuitable
@@ -211,6 +212,34 @@ def test_nothing_to_read_is_told(tmp_path):
         [*read_clouds([], [tmp_path])]
     with pytest.raises(BenchmarkError, match="is no folder"):
         [*read_clouds([], [tmp_path / "absent"])]
+
+
+def test_a_sequence_is_all_of_a_folder_in_order(tmp_path):
+    for index in range(5):
+        write_points(tmp_path / f"{index:03}.bin", from_xyz(np.full((index + 1, 3), 1.0)))
+    assert [len(points) for points in read_sequence(tmp_path, 9)] == [1, 2, 3, 4, 5]
+    assert [len(points) for points in read_sequence(tmp_path, 2)] == [1, 2]
+
+
+def test_what_is_no_sequence_is_told(tmp_path):
+    with pytest.raises(BenchmarkError, match="has no clouds"):
+        read_sequence(tmp_path, 3)
+    with pytest.raises(BenchmarkError, match="is no folder"):
+        read_sequence(tmp_path / "absent", 3)
+    (tmp_path / "pcd_layouts").mkdir()
+    with pytest.raises(BenchmarkError, match="is no sequence"):
+        read_sequence(tmp_path / "pcd_layouts", 3)
+    (tmp_path / "0.bin").write_bytes(b"12345")
+    with pytest.raises(BenchmarkError, match=r"0\.bin"):
+        read_sequence(tmp_path, 3)
+
+
+@needs_data
+def test_a_recorded_sequence():
+    clouds = read_sequence(DATA / "kitti_raw_0005", 3)
+    assert len(clouds) == 3 and all(len(points) > 120_000 for points in clouds)
+    assert clouds[0].dtype.names == ("x", "y", "z", "intensity")
+    assert not np.array_equal(clouds[0][:100], clouds[1][:100])
 
 
 @needs_data

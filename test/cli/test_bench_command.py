@@ -12,6 +12,7 @@ from scanned_room import pose, seen
 from geoaccel_ros import __version__
 from geoaccel_ros.benchmark import BENCHMARKS, load
 from geoaccel_ros.benchmark.interleaving import interleave, spread
+from geoaccel_ros.benchmark.link_hosts import problem
 from geoaccel_ros.benchmark.peers import Peer
 from geoaccel_ros.benchmark.report import Report, Table
 from geoaccel_ros.benchmark.yard import drive
@@ -26,6 +27,7 @@ SMALL = {
     "latency": ["--scans", "3", "--minutes", "0.02"],
     "compression": ["--step", "0.02"],
     "mppi": ["--samples", "16", "32", "--horizon", "5"],
+    "link": ["--links", "30", "--scans", "3", "--seconds", "2", "--without-raw"],
 }
 
 
@@ -37,6 +39,8 @@ def bench(capsys, *arguments):
 @pytest.fixture(scope="module", params=BENCHMARKS)
 def printed(request, tmp_path_factory):
     """Name and what a process of its own prints as JSON, with peers and pictures."""
+    if request.param == "link" and (reason := problem()):
+        pytest.skip(reason)
     command = [sys.executable, "-m", "geoaccel_ros.cli.main", "bench", request.param, "--peers"]
     command += ["--output", str(tmp_path_factory.mktemp("pictures") / "new")]
     command += ["--repetitions", "2", "--json", "-", *SMALL[request.param]]
@@ -102,6 +106,12 @@ def test_results_are_right_and_not_only_timed(printed):
             assert row["ms"]["median"] <= row["p95_ms"] <= row["p99_ms"] <= row["max_ms"]
             assert row["ate_rmse_m"] < 0.02
             assert row["memory_early_mib"] > 10.0 and row["memory_end_mib"] > 10.0
+        elif name == "link":
+            # Twice 2 s at 10 Hz.
+            assert row["published"] == 40 and row["corrupt"] == 0
+            assert row["ms"]["median"] <= row["p99_ms"] <= row["max_ms"]
+            assert row["max_error_m"] <= 0.005
+            assert row["link_mbit_per_s"] >= row["published_mbit_per_s"]
         elif name == "compression":
             # Half a step, and the rounding of float32 coordinates within 100 m.
             assert row["max_error_m"] <= 0.01 + 1e-5

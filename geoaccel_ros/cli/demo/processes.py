@@ -50,14 +50,19 @@ class NodeProcess:
     ros_arguments : sequence of str
         What follows ``--ros-args``.
     log : Path
+    wrapper : sequence of str
+        Command that runs another, such as nsenter.
     """
 
-    def __init__(self, name: str, ros_arguments: Sequence[str], log: Path):
+    def __init__(
+        self, name: str, ros_arguments: Sequence[str], log: Path, wrapper: Sequence[str] = ()
+    ):
         self.name = name
         self._log = log
         with log.open("wb") as stream:
             self._process = subprocess.Popen(
                 [
+                    *wrapper,
                     sys.executable,
                     "-m",
                     "geoaccel_ros.executables",
