@@ -132,13 +132,13 @@ class LinkEncoder:
         if field == name:
             remedy = "a larger max_step"
         elif field in self.config.steps():
-            remedy = "a larger step of it in 'quantise', or its name in 'optional'"
+            remedy = "a larger step of it in 'quantise', its name in 'optional'"
         else:
-            remedy = "a step for it in 'quantise', or its name in 'optional'"
+            remedy = "a step for it in 'quantise', its name in 'optional'"
         return (
             f"target_bytes_per_s of {budget.bytes_per_s:.0f} cannot carry all {budget.rate:.1f} "
             f"clouds a second: the coarsest takes {len(newest.data)} bytes, {part:.0%} of it "
-            f"{name}; a larger target helps, {remedy}, or a lower max_rate_hz"
+            f"{name}; what helps is a larger target, {remedy}, or a lower max_rate_hz"
         )
 
     def _begin(self, config: LinkConfig) -> None:

@@ -1,11 +1,11 @@
 """The budget holds for any clouds; how it is held, on clouds that follow a law."""
 
 import math
-from itertools import pairwise
+from itertools import cycle, pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoaccel_ros.compression.budget import WINDOW, Budget, Pace, SentBytes
@@ -73,27 +73,25 @@ def law(bytes_a_point, *savings):
 STEPS = [0.87] * 7
 
 
+@settings(deadline=None)
 @given(
     target=st.integers(1, 10**6),
     rungs=st.integers(1, 12),
-    clouds=st.lists(
-        st.tuples(st.integers(0, 3000), st.integers(0, 10**5), st.integers(1, 3 * 10**6)),
-        max_size=120,
-    ),
-    data=st.data(),
+    clouds=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 10**5)), max_size=120),
+    sizes=st.lists(st.integers(1, 3 * 10**6), min_size=1, max_size=50),
 )
-def test_no_two_seconds_exceed_the_budget_whatever_clouds_take(target, rungs, clouds, data):
-    sizes = data.draw(st.lists(st.integers(1, 3 * 10**6), min_size=1, max_size=50))
-    drawn = iter(sizes * 10)
+def test_no_two_seconds_exceed_the_budget_whatever_clouds_take(target, rungs, clouds, sizes):
+    drawn = cycle(sizes)
     driver = Driver(target, rungs, lambda rung, points: next(drawn))
     ticks = 0
-    for distance, points, _ in clouds:
+    for distance, points in clouds:
         ticks += distance
         driver.cloud(ticks * TICK, points)
     assert driver.largest_window() <= WINDOW * target
     assert len(clouds) == len(driver.sent) + driver.thinned + driver.over
 
 
+@settings(deadline=None)
 @given(
     target=st.floats(1e4, 1e7),
     rate=st.sampled_from([0.3, 1, 5, 10, 20, 100]),
@@ -127,14 +125,17 @@ def test_the_finest_rung_that_fits_is_found_and_kept(rate):
     size_of = law(12.0, *STEPS)
     driver = Driver(90_000 * rate, 8, size_of).run(400 / rate, rate)
     assert len(driver.sent) == 400
-    (rung,) = {rung for *_, rung in driver.sent[200:]}
     share = 0.95 * 2 * 90_000 * rate / (2 * rate + 1)
-    assert size_of(rung, 10_000) <= share
-    assert size_of(rung - 1, 10_000) > 0.85 * share
+    for *_, rung in driver.sent[200:]:
+        assert size_of(rung, 10_000) <= share
+        assert size_of(rung - 1, 10_000) > 0.85 * share
+    # It may be tried whether the next finer one fits, too.
+    assert sum(a != b for a, b in pairwise(driver.stood[200:])) <= 1
     assert driver.encodes <= 402
 
 
-@given(noise=st.floats(0, 0.05), need=st.floats(1.02, 2.4), seed=st.integers(0, 2**32))
+@settings(deadline=None)
+@given(noise=st.floats(0, 0.05), need=st.floats(1.02, 2.2), seed=st.integers(0, 2**32))
 def test_a_rung_is_kept_though_clouds_vary(noise, need, seed):
     size_of, random = law(10.0, *STEPS), Random(seed)
     driver = Driver(
@@ -147,7 +148,7 @@ def test_a_rung_is_kept_though_clouds_vary(noise, need, seed):
     assert driver.changes() <= 8
     changes_late = sum(a != b for a, b in pairwise(driver.stood[100:]))
     assert changes_late <= 4
-    assert len(driver.sent) >= 595
+    assert len(driver.sent) == 600
 
 
 def test_a_heavier_scene_goes_coarser_at_once_and_recovers_with_patience():
@@ -204,6 +205,14 @@ def test_a_budget_that_no_rung_holds_thins_evenly_and_says_since_when():
     assert driver.budget.short_since is None
 
 
+def test_the_last_rung_is_tried_before_clouds_are_left_out():
+    # Nothing is known of it but that the one before is too much.
+    driver = Driver(1e6, 3, lambda rung, points: (150_000, 140_000, 60_000)[rung]).run(10, 10)
+    assert len(driver.sent) == 100 and driver.thinned == 0
+    assert {rung for *_, rung in driver.sent[10:]} == {2}
+    assert driver.budget.short_since is None
+
+
 def test_a_cloud_that_two_seconds_cannot_carry_is_seldom_tried():
     driver = Driver(1e4, 2, law(10.0, 0.9)).run(60, 10)
     assert not driver.sent
@@ -245,6 +254,7 @@ def test_a_window_holds_what_lies_in_it():
     assert sent.total(9.0) == 0 and sent.count(9.0) == 0
 
 
+@settings(deadline=None)
 @given(
     rate=st.floats(0.5, 50),
     distances=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=300),
