@@ -1,16 +1,14 @@
 """Clouds over a weak link:
 ros2 launch geoaccel_ros compression.launch.py topic:=/velodyne_points step_m:=0.01.
 
-Starts encoder and decoder on one machine; the same with `node:=cloud_encoder` on the robot and
-`node:=cloud_decoder` at the base station, both with `profile:=link`.
+Starts encoder and decoder on one machine; the same with `node:=cloud_encoder profile:=link` on the
+robot and `node:=cloud_decoder` at the base station.
 """
 
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 
-from geoaccel_ros.ros.launching import description, fast_dds_profile
-
-_PROFILES = {"local": "config/fastdds.xml", "link": "config/fastdds_link.xml"}
+from geoaccel_ros.ros.launching import description, profile_of_its_own
 
 
 def generate_launch_description():
@@ -42,11 +40,18 @@ def generate_launch_description():
         DeclareLaunchArgument(
             "profile",
             default_value="local",
-            choices=list(_PROFILES),
-            description="Of Fast DDS, unless FASTDDS_DEFAULT_PROFILES_FILE is set: local (shared "
-            "memory, and UDP beside it) or link (UDP in small packets, for links that lose some).",
+            choices=["local", "link"],
+            description="Of the encoder's Fast DDS, unless FASTDDS_DEFAULT_PROFILES_FILE is set: "
+            "local, or link, which sends small packets and asks soon for what a link has lost.",
         ),
     ]
+    weak = profile_of_its_own("config/fastdds_link.xml")
+
+    def environment(context, node):
+        # The decoder sends to its own machine, where small packets are too many.
+        crosses = node == "cloud_encoder" and LaunchConfiguration("profile").perform(context)
+        return weak if crosses == "link" else {}
+
     encoder = [("points", "topic"), ("points/compressed", "compressed_topic")]
     decoder = [
         ("points/compressed", "compressed_topic"),
@@ -59,12 +64,8 @@ def generate_launch_description():
         parameters={"cloud_encoder": {"step": "step_m"}},
         arguments=arguments,
         copies=_pairs,
-        profile=[OpaqueFunction(function=_profile)],
+        environment=environment,
     )
-
-
-def _profile(context):
-    return fast_dds_profile(_PROFILES[LaunchConfiguration("profile").perform(context)])
 
 
 def _pairs(context):

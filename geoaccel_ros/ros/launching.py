@@ -37,7 +37,7 @@ def description(
     arguments: Sequence[DeclareLaunchArgument] = (),
     params_file: str | None = None,
     copies: Callable[[LaunchContext], Sequence[Mapping[str, str]]] = lambda context: [{}],
-    profile: Sequence[Action] | None = None,
+    environment: Callable[[LaunchContext, str], dict[str, str]] = lambda context, node: {},
 ) -> LaunchDescription:
     """Return the description that starts ``nodes``, with the arguments that all launch files take.
 
@@ -58,8 +58,8 @@ def description(
     copies : callable
         Returns the launch arguments that another start of the nodes has instead, one a start;
         namespaces among them, where there are several.
-    profile : sequence of Action, optional
-        What gives Fast DDS its profile; :func:`fast_dds_profile` if not given.
+    environment : callable
+        Returns the variables that a node of that name has for itself.
     """
     remappings, parameters = remappings or {}, parameters or {}
     where = share_path(params_file) if params_file else "config/<node>.yaml of the package"
@@ -90,22 +90,31 @@ def description(
         return [
             _node(
                 context, own, name, len(nodes) * len(each), params_file,
-                remappings.get(name, ()), parameters.get(name, {}),
+                remappings.get(name, ()), parameters.get(name, {}), environment(context, name),
             )
             for own in each
             for name in nodes
             if wanted in ("all", name)
         ]  # fmt: skip
 
-    profile = fast_dds_profile() if profile is None else profile
-    return LaunchDescription([*common, *arguments, *profile, OpaqueFunction(function=start)])
+    return LaunchDescription(
+        [*common, *arguments, *fast_dds_profile(), OpaqueFunction(function=start)]
+    )
 
 
-def fast_dds_profile(file: str = "config/fastdds.xml") -> list[Action]:
-    """Return the action that gives Fast DDS a profile, below share; the user's own one stays."""
+def fast_dds_profile() -> list[Action]:
+    """Return the action that gives Fast DDS room for clouds; the user's own profile stays."""
     if _PROFILE in os.environ:
         return [LogInfo(msg=f"{_PROFILE} stays {os.environ[_PROFILE]}")]
-    return [SetEnvironmentVariable(_PROFILE, str(share_path(file)))]
+    return [SetEnvironmentVariable(_PROFILE, str(share_path("config/fastdds.xml")))]
+
+
+def profile_of_its_own(file: str) -> dict[str, str]:
+    """Return the variable that gives one node another profile; none if the user has set one.
+
+    To be called before anything is started: what is launched sets the variable, too.
+    """
+    return {} if _PROFILE in os.environ else {_PROFILE: str(share_path(file))}
 
 
 def _node(
@@ -116,6 +125,7 @@ def _node(
     params_file: str | None,
     remappings: Sequence[tuple[str, str]],
     parameters: dict[str, str],
+    environment: dict[str, str],
 ) -> Node:
     def argument(key: str) -> str:
         return own.get(key) or LaunchConfiguration(key).perform(context)
@@ -135,6 +145,7 @@ def _node(
         parameters=[file, overrides],
         remappings=[(topic, argument(source)) for topic, source in remappings],
         arguments=["--ros-args", "--log-level", argument("log_level")],
+        additional_env=environment,
     )
 
 

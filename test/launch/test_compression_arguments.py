@@ -7,6 +7,7 @@ pytest.importorskip("launch_ros", reason="launch_ros comes with a distribution")
 
 from launch import LaunchContext
 from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.utilities import perform_substitutions
 
 from geoaccel_ros.resources import share_path
 
@@ -35,23 +36,38 @@ def no_profile(monkeypatch):
     monkeypatch.delenv(_PROFILE)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "file"),
-    [
-        ({}, "fastdds.xml"),
-        ({"profile": "local"}, "fastdds.xml"),
-        ({"profile": "link"}, "fastdds_link.xml"),
-    ],
-)
-def test_the_profile_is_the_one_asked_for(no_profile, arguments, file):
-    _, context = started(**arguments)
-    assert context.environment[_PROFILE] == str(share_path(f"config/{file}"))
+def own_profiles(nodes, context):
+    """Return the profile that each node has for itself, None where it has all nodes'."""
+    found = []
+    for node in nodes:
+        variables = {
+            perform_substitutions(context, name): perform_substitutions(context, value)
+            for name, value in node.process_description.additional_env or ()
+        }
+        found.append(variables.get(_PROFILE))
+    return found
+
+
+@pytest.mark.parametrize("arguments", [{}, {"profile": "local"}])
+def test_all_nodes_have_the_profile_for_clouds(no_profile, arguments):
+    nodes, context = started(**arguments)
+    assert context.environment[_PROFILE] == str(share_path("config/fastdds.xml"))
+    assert own_profiles(nodes, context) == [None, None]
+
+
+def test_the_link_s_profile_is_that_of_who_sends_across_it(no_profile):
+    nodes, context = started(profile="link")
+    assert context.environment[_PROFILE] == str(share_path("config/fastdds.xml"))
+    assert own_profiles(nodes, context) == [str(share_path("config/fastdds_link.xml")), None]
+    nodes, context = started(profile="link", node="cloud_decoder")
+    assert own_profiles(nodes, context) == [None]
 
 
 def test_the_users_own_profile_stays(monkeypatch):
     monkeypatch.setenv(_PROFILE, "/own.xml")
-    _, context = started(profile="link")
+    nodes, context = started(profile="link")
     assert context.environment[_PROFILE] == "/own.xml"
+    assert own_profiles(nodes, context) == [None, None]
 
 
 @pytest.mark.parametrize(
