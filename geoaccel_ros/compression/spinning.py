@@ -35,6 +35,8 @@ _SEAMS = np.pi * np.array([0, 0.5, 1, -0.5])
 _SEAM_EVERY = 8
 # Cones that fit to so many cells are right; a motion must make the misfit smaller by this factor.
 _STILL, _MOVED = 0.15, 0.5
+# A change of so many cells at a distance that is so many times the nearest is none.
+_SETTLED, _FAR = 0.1, 10
 # Points that are nearer, in metres, may be no returns: they count less.
 _NEAR = 2.0
 _SEAM = 16
@@ -220,13 +222,15 @@ def _cones(
     every = max(1, len(order) // _CONE_POINTS)
     points, line = points[:, order[::every]], line[::every]
     seam, motion = 0.0, np.zeros(len(_MOTION_UNITS))
-    misfit, _, *cones = _adjusted(points, line, near, seam, rounds=4)
+    misfit, _, *cones = _adjusted(points, line, near, seam, 4)
     if misfit > _STILL:
         some = points[:, ::_SEAM_EVERY], line[::_SEAM_EVERY]
-        likely = min(_SEAMS, key=lambda seam: _adjusted(*some, near, seam, rounds=2, moves=True)[0])
-        moved = _adjusted(points, line, near, likely, rounds=5, moves=True)
-        if moved[0] < _MOVED * misfit:
-            seam, (_, motion, *cones) = likely, moved
+        tried = [(*_adjusted(*some, near, at, 2, motion)[:2], at) for at in _SEAMS]
+        roughly, begin, likely = min(tried, key=lambda each: each[0])
+        if roughly < misfit:
+            moved = _adjusted(points, line, near, likely, 5, begin)
+            if moved[0] < _MOVED * misfit:
+                seam, (_, motion, *cones) = likely, moved
     present = np.flatnonzero(np.bincount(line, minlength=lines))
     slopes, heights = np.zeros((2, lines))
     slopes[present], heights[present] = cones
@@ -285,7 +289,7 @@ def _adjusted(
     near: float,
     seam: float,
     rounds: int,
-    moves: bool = False,
+    motion: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean misfit in cells, the motion, and slopes and heights: z = slope * r + height.
 
@@ -298,24 +302,31 @@ def _adjusted(
         Ascending. Slopes and heights are of those lines that there are.
     near, seam : float
     rounds : int
-    moves : bool
-        Whether to look for a motion.
+    motion : ndarray, optional
+        Where to begin to look for one; None: there is none.
     """
+    moves, far = motion is not None, _FAR * near
     x, y, z = points
     starts = np.flatnonzero(np.diff(line, prepend=-1))
-    line = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
+    numbers = np.diff(starts, append=len(line))
     turned = _turned(x, y, seam) if moves else 0.0
-    motion = np.zeros(len(_MOTION_UNITS))
+    motion = motion.copy() if moves else np.zeros(len(_MOTION_UNITS))
     weight = known = np.minimum(_distance(x, y) / near, 1.0) ** 4
 
     def total(values):
         return np.add.reduceat(weight * values, starts, axis=-1)
 
+    def at_points(values):
+        """Return what is given by line for each point."""
+        return np.repeat(values, numbers, axis=-1)
+
     def off_lines(values):
         """Return what a regression on r leaves in each line, and its mean and slope."""
         mean = total(values) / number
         slope = np.where(is_wide, total(aside * values) / variance, 0)
-        return values - mean[..., line] - slope[..., line] * aside, mean, slope
+        left = values - at_points(mean)
+        left -= at_points(slope) * aside
+        return left, mean, slope
 
     for _ in range(rounds):
         from_x, from_y = _seen(x, y, motion, turned)
@@ -326,7 +337,7 @@ def _adjusted(
         tilt = (motion[5] + motion[7] * turned) * c + (motion[6] + motion[8] * turned) * s
         number = np.maximum(total(np.ones(len(r))), 1e-9)
         mean_r = total(r) / number
-        aside = r - mean_r[line]
+        aside = r - at_points(mean_r)
         variance = total(aside * aside)
         # A line at one distance alone is a cone through the origin.
         is_wide = variance > 1e-6 * number * np.maximum(mean_r, 1) ** 2
@@ -334,11 +345,11 @@ def _adjusted(
         error, mean, slope = off_lines(z - motion[4] * turned - tilt * r)
         narrow = np.where(is_wide, 0, mean / np.maximum(mean_r, 1e-9))
         slope = slope + narrow
-        error -= narrow[line] * aside
+        error -= at_points(narrow) * aside
         scale = np.maximum(total(np.abs(error)) / number, 0.3)
-        weight = known / (1 + (error / (2 * scale[line])) ** 2)
+        weight = known / (1 + (error / (2 * at_points(scale))) ** 2)
         if moves:
-            across = -slope[line]
+            across = -at_points(slope)
             columns = np.stack([across * c, across * s, r * c, r * s])
             columns = np.concatenate(
                 [columns[:2], columns[:2] * turned, turned[None], columns[2:], columns[2:] * turned]
@@ -349,7 +360,10 @@ def _adjusted(
             # What a scan does not tell stays as it is.
             normal[np.diag_indices(len(normal))] *= 1 + 1e-4
             normal[np.diag_indices(len(normal))] += 1e-9
-            motion += np.linalg.solve(normal, (weighted * error).sum(axis=1))
+            more = np.linalg.solve(normal, (weighted * error).sum(axis=1))
+            motion += more
+            if np.abs(more[:5]).max() < _SETTLED and np.abs(more[5:]).max() * far < _SETTLED:
+                break
     misfit = (weight * np.abs(error)).sum() / max(weight.sum(), 1e-9)
     return misfit, motion, slope, mean - slope * mean_r
 
