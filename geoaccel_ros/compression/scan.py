@@ -50,7 +50,7 @@ _SINES = 4096
 
 # Gains of the loop that follows the azimuth, as shifts: from sensors with a jitter of their own, or
 # clouds that were corrected for motion, to those of a perfect raster.
-_GAINS = ((2, 7), (3, 5), (5, 9), (6, 11))
+_GAINS = ((2, 7), (5, 9), (6, 11))
 _MAX_GAIN = 20
 _MAX_USUAL = 16
 _MAX_REPETITION = 16
