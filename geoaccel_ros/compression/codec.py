@@ -71,6 +71,8 @@ _OCTREE_SURE, _SCAN_SURE, _ROUGH_SURE = 0.8, 0.85, 0.75
 # The part that fields take at least of what they do in the other mode: of the octree all, of scan
 # mode measures alone, as times may be next to nothing in their order.
 _OCTREE_FIELDS, _SCAN_MEASURES = 0.75, 0.45
+# By so many bytes at most.
+_HEADERS_DIFFER = 32
 # What a doubling of the step saves: a bit on each axis.
 _BITS_OF_A_DOUBLING = -3.0
 
@@ -521,10 +523,11 @@ class Codec:
             least = (lambda: _OCTREE_SURE * octree_bits,)
         header, sections = first()
         stream = self._packed(header, sections)
-        fields = share * sum(len(sections[f"field {name}"]) for name in names)
-        if any(len(stream) <= bits() / 8 + fields for bits in least):
+        rest = share * sum(len(sections[f"field {name}"]) for name in names)
+        rest += len(stream) - sum(map(len, sections.values())) - _HEADERS_DIFFER
+        if any(len(stream) <= bits() / 8 + rest for bits in least):
             return stream
-        coded = second(len(stream) - fields)
+        coded = second(len(stream) - rest)
         other = self._packed(*coded) if coded else stream
         return min(stream, other, key=len)
 
