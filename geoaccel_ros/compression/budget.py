@@ -92,8 +92,8 @@ class Sizes:
     def __init__(self, rungs: int):
         # Of rung i + 1 beside rung i.
         self._savings = [_SAVING] * (rungs - 1)
-        # Rung of the last cloud, and the logarithm of its bytes a point.
         self.rung = 0
+        # Logarithm of the bytes a point of the last cloud, on its rung.
         self._level: float | None = None
 
     def learn(self, rung: int, points: int, size: int) -> None:
