@@ -25,9 +25,6 @@ _SETTLE = 1.5
 _WARM_UP = 20
 # What comes later than this after the last cloud counts as lost.
 _LATE = 3.0
-# Clouds that the encoder's writer keeps for repeats: with more, an outage ends with a jam of old
-# ones; with fewer, a repeat finds that a newer one has taken its place.
-_HISTORY = 3
 # Of the encoder's diagnostics: what it sent, and why a cloud was none of that.
 _BYTES = "bytes out"
 _REASONS = (
@@ -263,12 +260,10 @@ def _pair(
 
 
 def _arguments(setup: Setup) -> dict[str, list[str]]:
-    encoder = dict(setup.encoder)
-    encoder["qos_overrides./points/compressed.publisher.depth"] = str(_HISTORY)
     common = {"threads": str(setup.threads)}
     return {
         name: [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
-        for name, values in (("cloud_encoder", encoder | common), ("cloud_decoder", common))
+        for name, values in (("cloud_encoder", setup.encoder | common), ("cloud_decoder", common))
     }
 
 

@@ -27,6 +27,9 @@ from geoaccel_ros.ros.run import run
 MODES = ("octree", "scan", "lossless")
 # Clouds that the middleware keeps until the executor comes for them.
 _DEPTH = 5
+# Compressed clouds that it keeps for those who missed a part. With ten, the first second after an
+# outage goes to old ones, which jam a weak link; with one, a repeat finds a newer one in its place.
+_HISTORY = 3
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class CloudEncoder(ManagedNode):
         self._encoder = LinkEncoder(codec, self.config.subset(LinkConfig))
         self._known_config = self.config
         self._newest: NewestOnly | None = None
-        self._publisher = self.advertise(CompressedPointCloud2, "points/compressed", qos.RELIABLE)
+        history = qos.reliable(_HISTORY)
+        self._publisher = self.advertise(CompressedPointCloud2, "points/compressed", history)
         self._subscription = MatchedSubscription(
             self,
             PointCloud2,

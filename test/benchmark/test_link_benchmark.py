@@ -6,12 +6,14 @@ The links and the simulator's clouds are both a tenth of the benchmark's.
 import argparse
 import math
 
+import numpy as np
 import pytest
 
 from geoaccel_ros.benchmark import link, link_hosts
 from geoaccel_ros.benchmark.errors import BenchmarkError
 from geoaccel_ros.benchmark.link_claims import claims
-from geoaccel_ros.benchmark.link_model import LinkConfig
+from geoaccel_ros.benchmark.link_model import LinkConfig, LinkCounts
+from geoaccel_ros.benchmark.link_run import Cloud, LinkRun, _pair
 from geoaccel_ros.benchmark.link_scenarios import (
     OURS,
     RAW,
@@ -168,3 +170,96 @@ def test_a_link_is_named_by_what_it_does():
         "30 Mbit/s", "10 Mbit/s, target 1 MB/s", "50 Mbit/s, 2 % lost, 20 ms",
         "30 Mbit/s, 10 s outage", "one host",
     ]  # fmt: skip
+
+
+def heard_as(stamp_ns, index, arrived_ns):
+    return {"stamp_ns": stamp_ns, "index": index, "arrived_ns": arrived_ns, "difference": {}}
+
+
+def test_clouds_are_paired_by_stamp_and_index():
+    second = 10**9
+    played = [(5 * second, 0), (6 * second, 1), (7 * second, 0)]
+    heard = [
+        heard_as(7 * second, 0, 7 * second + 300_000_000),
+        # Of the warm-up: counts for nothing.
+        heard_as(4 * second, 1, 5 * second),
+        heard_as(5 * second, 0, 5 * second + 100_000_000),
+    ]
+    clouds, strangers = _pair(played, [(4 * second, 1)], heard)
+    assert strangers == 0
+    assert clouds == [
+        Cloud(0.0, pytest.approx(0.1), {}),
+        Cloud(1.0, None, None),
+        Cloud(2.0, pytest.approx(0.3), {}),
+    ]
+    # A cloud twice, one under another's stamp, one that was never sent.
+    heard += [heard[0], heard_as(6 * second, 0, 8 * second), heard_as(9 * second, 0, 9 * second)]
+    clouds, strangers = _pair(played, [(4 * second, 1)], heard)
+    assert strangers == 3 and clouds[1].age is None
+
+
+def made_run(ages, difference=None, outage=None, seconds=10.0):
+    difference = {"problem": "", "error": 0.004, "changed": {}, "dropped": ()} | (difference or {})
+    clouds = [
+        Cloud(0.1 * index, age, None if age is None else difference)
+        for index, age in enumerate(ages)
+    ]
+    memory = np.array([[0.0, 50.0], [60.0, 100.0], [seconds, 104.0]])
+    return LinkRun(
+        clouds=clouds,
+        strangers=0,
+        sent=LinkCounts(offered_bytes=150_000, lost=2, full=1),
+        encoder={"step [m]": "0.01", "encode p50 [ms]": "20.0"},
+        left_out={"replaced by newer": 1},
+        bytes_published=100_000,
+        outage=outage,
+        memory={"cloud_encoder": memory, "cloud_decoder": memory[:2]},
+        decoded=0,
+    )
+
+
+def row_of(runs, scenario=None, contender=OURS):
+    return link._row(runs, scenario or SCENARIOS["30"], contender, options())
+
+
+def test_a_row_adds_runs_up():
+    row = row_of([made_run([0.1, 0.2, None, 0.3]), made_run([0.1, 0.1, 0.1, 0.2])])
+    assert (row["published"], row["arrived"], row["repetitions"]) == (8, 7, 2)
+    assert row["delivered"] == 7 / 8 and row["corrupt"] == 0
+    assert row["ms"]["median"] == pytest.approx(100.0) and row["max_ms"] == pytest.approx(300.0)
+    # 0.8 s.
+    assert row["published_mbit_per_s"] == pytest.approx(8 * 0.2 / 0.8)
+    assert row["link_mbit_per_s"] == pytest.approx(8 * 0.3 / 0.8)
+    assert (row["packets_lost"], row["packets_overflowed"]) == (4, 2)
+    assert row["left_out"] == "replaced by newer 2"
+    assert row["step_m"] == 0.01 and row["max_error_m"] == 0.004 and row["encode_p50_ms"] == 20.0
+
+
+def test_a_wrong_cloud_is_corrupt():
+    for difference in (
+        {"problem": "7 points instead of 8"}, {"error": 0.0051}, {"changed": {"ring": 1.0}},
+        {"changed": {"time": 1e-6}},
+    ):  # fmt: skip
+        assert row_of([made_run([0.1, None, 0.1], difference)])["corrupt"] == 2, difference
+    assert row_of([made_run([0.1], {"changed": {"time": 4e-7}})])["corrupt"] == 0
+    # What a budget may do, and of raw clouds nothing.
+    coarse = {"error": 0.05, "changed": {"intensity": 0.04}}
+    assert row_of([made_run([0.1], coarse)], SCENARIOS["10"])["corrupt"] == 0
+    assert row_of([made_run([0.1], {"error": 0.051})], SCENARIOS["10"])["corrupt"] == 1
+    assert row_of([made_run([0.1], {"error": 1e-6})], contender=RAW)["corrupt"] == 1
+
+
+def test_an_outage_is_not_held_against_the_link_and_its_end_is_timed():
+    ages = [0.1] * 20 + [None] * 30 + [0.4] + [0.1] * 49
+    run = made_run(ages, outage=(2.0, 5.0))
+    row = row_of([run], SCENARIOS["outage"])
+    assert row["delivered"] == 1.0 and row["arrived"] == 70
+    assert row["resumed_s"] == pytest.approx(0.2)
+    never = row_of([made_run([0.1] * 20 + [None] * 80, outage=(2.0, 5.0))], SCENARIOS["outage"])
+    assert never["resumed_s"] == math.inf and never["delivered"] < 0.5
+
+
+def test_memory_is_compared_in_long_runs_alone():
+    assert row_of([made_run([0.1], seconds=119.0)])["encoder_growth"] is None
+    row = row_of([made_run([0.1], seconds=600.0)])
+    assert row["encoder_growth"] == pytest.approx(1.04) and row["decoder_growth"] is None
