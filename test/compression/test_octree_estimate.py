@@ -1,4 +1,4 @@
-"""compression/octree_estimate.py: the bits of an octree's shape, told before it is built."""
+"""compression/octree_estimate.py: the bits of an octree, told before it is built."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,9 @@ def nodes_by_level(cells):
 
 
 def expected_tenths(cells):
-    """Count single nodes, forks and children one by one."""
-    tenths = 25
+    """Count cells with several points, single nodes, forks and children one by one."""
+    _, numbers = np.unique(cells, axis=1, return_counts=True)
+    tenths = 25 + 30 * int(np.count_nonzero(numbers > 1))
     for children in nodes_by_level(cells)[:-1]:
         _, numbers = np.unique(children >> 1, axis=1, return_counts=True)
         tenths += sum(29 if number == 1 else 42 + 4 * int(number) for number in numbers)
@@ -28,6 +29,7 @@ def expected_tenths(cells):
 @pytest.mark.parametrize("count", [1, 2, 300, 5000])
 def test_of_a_small_cloud_all_nodes_are_counted(count):
     cells = np.random.default_rng(count).integers(-1000, 1000, (3, count), np.int32)
+    cells[:, : count // 3] = cells[:, count // 3 : count // 3 * 2]
     assert estimated_bits(cells) == expected_tenths(cells) // 10
 
 
@@ -67,5 +69,7 @@ def test_it_is_about_what_is_coded(octree, step):
     points = np.zeros(cells.shape[1], [(axis, "<f4") for axis in "xyz"])
     for axis, row in zip("xyz", cells, strict=True):
         points[axis] = row * 0.01
-    coded = inspect(octree.encode(points)).bytes_by_section["occupancy"]
-    assert estimated_bits(cells) == pytest.approx(8 * coded, rel=0.25)
+    sections = inspect(octree.encode(points)).bytes_by_section
+    coded = sections["occupancy"] + sections["multiplicity"]
+    # Noise that fills space takes a little more than surfaces, by which the prices were found.
+    assert estimated_bits(cells) == pytest.approx(8 * coded, rel=0.3)
