@@ -47,6 +47,7 @@ _PUBLISHED_KERNEL = {
     "begin_levels": PREDICTION, "describe_nodes": PREDICTION, "descend": PREDICTION,
     "end_levels": PREDICTION, "sum_blocks": PREDICTION, "scan_blocks": PREDICTION,
     "place_codes": PREDICTION, "gather_positions": PREDICTION, "find_neighbours": PREDICTION,
+    "gather_values32": PREDICTION, "gather_values64": PREDICTION,
     "code_nodes": RESIDUALS, "code_multiplicity": RESIDUALS, "code_values": RESIDUALS,
     "code_cycles": RESIDUALS, "pack_events": RESIDUALS,
     "count_runs": STATISTICS, "count_in_groups": STATISTICS, "sum_histograms": STATISTICS,
