@@ -19,7 +19,7 @@ from geoaccel_ros.compression.attributes import CONTEXTS
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.field_table import attributes_of
 from geoaccel_ros.compression.fields import FieldCoder, Places
-from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.grid import Grid, extents_of
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.policies import FieldsConfig, field_steps
 from geoaccel_ros.compression.positions import Positions
@@ -62,7 +62,7 @@ def orders_of(
     names = attributes_of(points.dtype)
     xyz = np.stack([points[axis].astype(np.float64) for axis in "xyz"])
     cells = np.rint(xyz / step).astype(np.int64)
-    grid = Grid.around(xyz, step, [xyz.dtype] * 3)
+    grid = Grid.around(extents_of(xyz), step, [xyz.dtype] * 3)
     codes = device.download(Morton(device).encode(xyz, grid), len(points), "u8")
     order = np.argsort(codes, kind="stable")
     yield "octree", names, points[order], Places(len(points), None, Positions(cells[:, order]))

@@ -20,7 +20,7 @@ import pyopencl as cl
 from geoaccel_ros.benchmark.yard import drive
 from geoaccel_ros.compression.beams import Beams, fit_beams
 from geoaccel_ros.compression.device import Device
-from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.grid import Grid, extents_of
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.octree import (
     KINDS,
@@ -111,7 +111,7 @@ def trees_of(
     # Where a cloud is too large for the step, what is near.
     near = (np.abs(xyz) < 2**20 * step).all(axis=0)
     xyz, ring = xyz[:, near], None if ring is None else ring[near]
-    grid = Grid.around(xyz, step, [np.dtype(np.float64)] * 3)
+    grid = Grid.around(extents_of(xyz), step, [np.dtype(np.float64)] * 3)
     codes = device.download(Morton(device).encode(xyz, grid), xyz.shape[1], "u8")
     leaves, multiplicity = np.unique(codes, return_counts=True)
     multiplicity = multiplicity.astype(np.uint32)

@@ -13,7 +13,7 @@ from geoaccel_ros.benchmark.compression_profile import (
 from geoaccel_ros.benchmark.compression_stages import POINTS, STEP
 from geoaccel_ros.benchmark.courtyard import map_courtyard
 from geoaccel_ros.benchmark.report import Table
-from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.grid import Grid, extents_of
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.pointcloud.layout import coordinates
 
@@ -33,7 +33,7 @@ def kernels(device: str, threads: int, repetitions: int, points: int = POINTS) -
     cloud = map_courtyard(points)
     opened = open_device(device, threads)
     xyz = np.ascontiguousarray(coordinates(cloud).T, np.float32)
-    grid = Grid.around(xyz, STEP, [xyz.dtype] * 3)
+    grid = Grid.around(extents_of(xyz), STEP, [xyz.dtype] * 3)
     codes = opened.download(Morton(opened).encode(xyz, grid), len(cloud), "u8")
     order = np.argsort(codes, kind="stable")
     cells = grid.cells(xyz)[:, order].astype(np.int64)

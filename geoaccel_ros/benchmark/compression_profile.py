@@ -153,10 +153,10 @@ class ProfiledModes:
             with self._stage("cells"):
                 cloud = Cloud.of(points, 1)
             if mode == "octree":
-                grid = Grid.around(cloud.xyz, self._step, cloud.types)
+                grid = Grid.around(cloud.extents, self._step, cloud.types)
                 coded = self._octree.encode(cloud, grid, steps, False)
             else:
-                grid = Grid.of_scan(cloud.xyz, self._step, cloud.types)
+                grid = Grid.of_scan(cloud.extents, self._step, cloud.types)
                 coded = self._scan.encode(cloud, grid, steps)
             with self._stage("bitstream"):
                 stream = bitstream.pack(*coded)

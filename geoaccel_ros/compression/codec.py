@@ -6,6 +6,7 @@ one is asked for, the mode of the smaller stream is taken; where samples tell it
 is not coded in the other.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ from geoaccel_ros.compression.scan import MOST_OF_SWEEP
 from geoaccel_ros.compression.scan_mode import ScanMode, ScanPlan
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.pointcloud.layout import PointField, fields_of
+from geoaccel_ros.threads import Threads
 
 __all__ = [
     "Codec",
@@ -306,6 +308,8 @@ class Codec:
             config.device, config.threads, config.max_local_kib, config.max_group_size
         )
         self.device_name = device.name
+        # A thread for each axis, where there are as many.
+        self._threads = Threads(min(config.threads or os.cpu_count() or 1, 3))
         self.stages_ms: dict[str, float] = {}
         sums, entropy = PrefixSums(device), EntropyCoder(device, tables)
         fields = FieldCoder(device, entropy)
@@ -339,7 +343,7 @@ class Codec:
         self.stages_ms = {}
         self._check_cloud(points, height)
         steps = field_steps(points, config)
-        cloud = Cloud.of(points, height)
+        cloud = Cloud.of(points, height, self._threads)
         if config.target_max_error:
             return self._encode(cloud, 2 * config.target_max_error, steps)
         if cloud.xyz.shape[1] and config.targets:
@@ -476,12 +480,12 @@ class Codec:
     def _encode_smaller(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
         """Return the stream of fewer bytes; both modes are coded only where that is not clear."""
         try:
-            along = Grid.of_scan(cloud.xyz, step, cloud.types)
+            along = Grid.of_scan(cloud.extents, step, cloud.types)
         except CodecError:
             # What the octree refuses too is told in its words.
             return self._packed(*self._encode_octree(cloud, step, steps))
         try:
-            around = Grid.around(cloud.xyz, step, cloud.types)
+            around = Grid.around(cloud.extents, step, cloud.types)
         except CodecError:
             return self._packed(*self._scan.encode(cloud, along, steps))
         count = cloud.xyz.shape[1]
@@ -538,7 +542,7 @@ class Codec:
     def _encode_octree(
         self, cloud: Cloud, step: float, steps: dict[str, float]
     ) -> tuple[Header, dict[str, bytes]]:
-        grid = Grid.around(cloud.xyz, step, cloud.types, self._config.max_depth)
+        grid = Grid.around(cloud.extents, step, cloud.types, self._config.max_depth)
         return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge")
 
     def _encode_scan(
@@ -546,7 +550,7 @@ class Codec:
     ) -> tuple[Header, dict[str, bytes]]:
         if self._config.is_lossless:
             return self._scan.encode_lossless(cloud, steps)
-        return self._scan.encode(cloud, Grid.of_scan(cloud.xyz, step, cloud.types), steps)
+        return self._scan.encode(cloud, Grid.of_scan(cloud.extents, step, cloud.types), steps)
 
     def _encode_to_target(self, cloud: Cloud, steps: dict[str, float]) -> bytes:
         """Return the stream of the step that meets the target."""

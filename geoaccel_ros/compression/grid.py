@@ -38,14 +38,18 @@ class Grid:
 
     @classmethod
     def around(
-        cls, xyz: np.ndarray, step: float, types: list[np.dtype], max_depth: int = MAX_DEPTH
+        cls,
+        extents: np.ndarray | None,
+        step: float,
+        types: list[np.dtype],
+        max_depth: int = MAX_DEPTH,
     ) -> "Grid":
         """Return the grid of a cloud as an octree has it.
 
         Parameters
         ----------
-        xyz : ndarray, shape (3, N), float
-            Finite coordinates in metres.
+        extents : ndarray, shape (3, 2), float64, or None
+            Lowest and highest coordinate on each axis in metres; None of a cloud without points.
         step : float
             Edge of a cell in metres.
         types : list of dtype
@@ -60,11 +64,10 @@ class Grid:
             coordinate would be further off than half a step, or if an axis has more than 2**21
             cells of the step that was asked for.
         """
-        if xyz.shape[1] == 0:
+        if extents is None:
             return cls(step, (0, 0, 0), 0)
         origin, depth = [], 0
-        for axis, values, dtype in zip("xyz", xyz, types, strict=True):
-            low, high = float(values.min()), float(values.max())
+        for axis, (low, high), dtype in zip("xyz", extents.tolist(), types, strict=True):
             _check_resolution(axis, max(abs(low), abs(high)), dtype, step)
             first, last = round(low / step), round(high / step)
             depth = max(depth, (last - first).bit_length())
@@ -77,22 +80,21 @@ class Grid:
                 )
             origin.append(first)
         if depth > max_depth:
-            return cls.around(xyz, 2 * step, types, max_depth)
+            return cls.around(extents, 2 * step, types, max_depth)
         return cls(step, tuple(origin), depth)
 
     @classmethod
-    def of_scan(cls, xyz: np.ndarray, step: float, types: list[np.dtype]) -> "Grid":
+    def of_scan(cls, extents: np.ndarray | None, step: float, types: list[np.dtype]) -> "Grid":
         """Return the grid of a cloud in scan order: of depth 0, whose origin is the frame's.
 
         That is where the sensor is, as a rule. Clouds too far from there for cells of 31 bits begin
         at their own lowest cell. Parameters and errors are those of :meth:`around`, but an axis
         may have 2**31 cells.
         """
+        if extents is None:
+            return cls(step, (0, 0, 0), 0)
         origin = []
-        for axis, values, dtype in zip("xyz", xyz, types, strict=True):
-            if not len(values):
-                return cls(step, (0, 0, 0), 0)
-            low, high = float(values.min()), float(values.max())
+        for axis, (low, high), dtype in zip("xyz", extents.tolist(), types, strict=True):
             _check_resolution(axis, max(abs(low), abs(high)), dtype, step)
             first, last = round(low / step), round(high / step)
             if last - first >= _SCAN_CELLS:
@@ -119,6 +121,13 @@ class Grid:
         """Return the centres in metres, float64 (M,), of cells (M,) relative to the origin."""
         first = self.origin[axis]
         return (cells.astype(np.int64) + first if first else cells) * np.float64(self.step)
+
+
+def extents_of(xyz: np.ndarray) -> np.ndarray | None:
+    """Return the lowest and the highest of coordinates (3, N) on each axis, float64 (3, 2)."""
+    if not xyz.shape[1]:
+        return None
+    return np.array([(row.min(), row.max()) for row in xyz], np.float64)
 
 
 def check_grid(grid: Grid, cells: int, types: list[np.dtype]) -> None:

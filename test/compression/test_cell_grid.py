@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.grid import Grid, extents_of
 
 F4, F8 = np.dtype("<f4"), np.dtype("<f8")
 
 
 def grid_of(rows, step, dtype=F4):
-    return Grid.around(np.array(rows, dtype), step, [dtype] * 3)
+    return Grid.around(extents_of(np.array(rows, dtype)), step, [dtype] * 3)
 
 
 def test_cells_lie_around_the_multiples_of_the_step():
@@ -28,7 +28,7 @@ def test_depth_is_the_least_that_holds_the_cells(cells, depth):
 
 
 def test_a_cloud_without_points_has_a_grid():
-    assert Grid.around(np.empty((3, 0), F4), 0.01, [F4] * 3) == Grid(0.01, (0, 0, 0), 0)
+    assert Grid.around(extents_of(np.empty((3, 0), F4)), 0.01, [F4] * 3) == Grid(0.01, (0, 0, 0), 0)
 
 
 def test_more_cells_than_a_code_holds_are_refused_and_the_remedy_works():
@@ -48,6 +48,6 @@ def test_a_step_finer_than_the_type_is_refused():
 
 def test_each_axis_is_judged_by_its_own_type():
     rows = np.array([[5.0e6], [0.0], [0.0]])
-    assert Grid.around(rows, 0.01, [F8, F4, F4]).depth == 0
+    assert Grid.around(extents_of(rows), 0.01, [F8, F4, F4]).depth == 0
     with pytest.raises(CodecError, match="x reaches"):
-        Grid.around(rows, 0.01, [F4, F8, F8])
+        Grid.around(extents_of(rows), 0.01, [F4, F8, F8])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.grid import Grid, extents_of
 from geoaccel_ros.compression.morton import Morton
 
 
@@ -111,7 +111,7 @@ def test_the_device_finds_the_cells_that_the_host_finds(device, dtype, step):
     # Multiples of half a step are where a rounding of another kind would show.
     rng = np.random.default_rng(2)
     xyz = (rng.integers(-5000, 5000, (3, 20_000)) * (step / 2)).astype(dtype)
-    grid = Grid.around(xyz, step, [xyz.dtype] * 3)
+    grid = Grid.around(extents_of(xyz), step, [xyz.dtype] * 3)
     with_fp64 = codes_of(device, xyz, grid)
     without = codes_of(dataclasses.replace(device, has_fp64=False), xyz, grid)
     assert (with_fp64 == without).all()
