@@ -18,7 +18,7 @@ from geoaccel_ros.compression import lines
 from geoaccel_ros.compression.attributes import CONTEXTS
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.field_table import attributes_of
-from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.fields import FieldCoder, Places, sequences_of
 from geoaccel_ros.compression.grid import Grid, extents_of
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.policies import FieldsConfig, field_steps
@@ -86,7 +86,7 @@ def counted(device: Device, clouds: dict[str, list[np.ndarray]], table: np.ndarr
                     for name in names:
                         recorder = Recorder(device)
                         coder = FieldCoder(device, recorder, table)
-                        coder.encode(name, ordered[name], steps[name], places)
+                        coder.encode(sequences_of(name, ordered[name], steps[name]), places)
                         total += recorder.counts / len(points)
         if total.any():
             counts[sensor] = total * (_WEIGHT / total.sum())
@@ -114,7 +114,9 @@ def report(device: Device, clouds: dict, counts: dict, table: np.ndarray) -> Non
         for order, names, ordered, places in orders_of(device, points, _REPORTED):
             for name in names:
                 sizes = [
-                    8 * len(coder.encode(name, ordered[name], steps[name], places)) / len(points)
+                    8
+                    * len(coder.encode(sequences_of(name, ordered[name], steps[name]), places))
+                    / len(points)
                     for coder in (others, everything)
                 ]
                 print(f"{sensor:12} {order:7} {name:16} {sizes[0]:7.3f} ({sizes[1]:.3f})")

@@ -1,6 +1,7 @@
 """Our modes kernel by kernel: a device that keeps what each launch took."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from geoaccel_ros.compression.bitstream import MODE_OCTREE
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.fields import FieldCoder
+from geoaccel_ros.compression.fields import Columns, FieldCoder
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.octree_mode import OctreeMode
 from geoaccel_ros.compression.policies import FieldsConfig, field_steps
@@ -142,6 +143,7 @@ class ProfiledModes:
         self.device, self._step = device, step
         sums, entropy = PrefixSums(device), EntropyCoder(device)
         fields = FieldCoder(device, entropy)
+        self._aside = ThreadPoolExecutor(1)
         self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
         self._scan = ScanMode(device, sums, entropy, fields, self._stage)
         self._stages_ms: dict[str, float] = {}
@@ -149,15 +151,15 @@ class ProfiledModes:
     def encode(self, points: np.ndarray, mode: str) -> tuple[bytes, Profile]:
         """Return a cloud's stream of mode ``octree`` or ``scan``, and how it came about."""
         with self._profiled() as profile:
-            steps = field_steps(points, FieldsConfig())
+            columns = Columns(points, field_steps(points, FieldsConfig()), self._aside)
             with self._stage("cells"):
                 cloud = Cloud.of(points, 1)
             if mode == "octree":
                 grid = Grid.around(cloud.extents, self._step, cloud.types)
-                coded = self._octree.encode(cloud, grid, steps, False)
+                coded = self._octree.encode(cloud, grid, columns, False)
             else:
                 grid = Grid.of_scan(cloud.extents, self._step, cloud.types)
-                coded = self._scan.encode(cloud, grid, steps)
+                coded = self._scan.encode(cloud, grid, columns)
             with self._stage("bitstream"):
                 stream = bitstream.pack(*coded)
         return stream, profile()

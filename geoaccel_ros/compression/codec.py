@@ -9,6 +9,7 @@ is not coded in the other.
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +31,7 @@ from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.distortion import distortion
 from geoaccel_ros.compression.errors import CodecError, FutureVersionError, TooLargeError
 from geoaccel_ros.compression.field_table import check_layout
-from geoaccel_ros.compression.fields import FieldCoder
+from geoaccel_ros.compression.fields import Columns, FieldCoder
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.octree_estimate import estimated_bits
 from geoaccel_ros.compression.octree_mode import OctreeMode
@@ -308,6 +309,8 @@ class Codec:
             config.device, config.threads, config.max_local_kib, config.max_group_size
         )
         self.device_name = device.name
+        # Where fields become integers while the device is at work.
+        self._aside = ThreadPoolExecutor(1, "fields")
         # A thread for each axis, where there are as many.
         self._threads = Threads(min(config.threads or os.cpu_count() or 1, 3))
         self.stages_ms: dict[str, float] = {}
@@ -342,13 +345,13 @@ class Codec:
         config = self._config
         self.stages_ms = {}
         self._check_cloud(points, height)
-        steps = field_steps(points, config)
+        columns = Columns(points, field_steps(points, config), self._aside)
         cloud = Cloud.of(points, height, self._threads)
         if config.target_max_error:
-            return self._encode(cloud, 2 * config.target_max_error, steps)
+            return self._encode(cloud, 2 * config.target_max_error, columns)
         if cloud.xyz.shape[1] and config.targets:
-            return self._encode_to_target(cloud, steps)
-        return self._encode(cloud, config.step, steps)
+            return self._encode_to_target(cloud, columns)
+        return self._encode(cloud, config.step, columns)
 
     def decode(self, data: bytes) -> tuple[np.ndarray, int]:
         """Return the cloud of a stream and its height.
@@ -468,26 +471,26 @@ class Codec:
         order = cells.order()
         return cloud.indices(order[cells.first()] if len(points) > header.points else order)
 
-    def _encode(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
+    def _encode(self, cloud: Cloud, step: float, columns: Columns) -> bytes:
         """Return a cloud as the stream of the mode that is asked for, or of fewer bytes."""
         config = self._config
         if config.is_lossless or config.mode == "scan":
-            return self._packed(*self._encode_scan(cloud, step, steps))
+            return self._packed(*self._encode_scan(cloud, step, columns))
         if config.is_coarsened or config.mode == "octree":
-            return self._packed(*self._encode_octree(cloud, step, steps))
-        return self._encode_smaller(cloud, step, steps)
+            return self._packed(*self._encode_octree(cloud, step, columns))
+        return self._encode_smaller(cloud, step, columns)
 
-    def _encode_smaller(self, cloud: Cloud, step: float, steps: dict[str, float]) -> bytes:
+    def _encode_smaller(self, cloud: Cloud, step: float, columns: Columns) -> bytes:
         """Return the stream of fewer bytes; both modes are coded only where that is not clear."""
         try:
             along = Grid.of_scan(cloud.extents, step, cloud.types)
         except CodecError:
             # What the octree refuses too is told in its words.
-            return self._packed(*self._encode_octree(cloud, step, steps))
+            return self._packed(*self._encode_octree(cloud, step, columns))
         try:
             around = Grid.around(cloud.extents, step, cloud.types)
         except CodecError:
-            return self._packed(*self._scan.encode(cloud, along, steps))
+            return self._packed(*self._scan.encode(cloud, along, columns))
         count = cloud.xyz.shape[1]
         found = self._scan.lines(cloud, along)
         is_map = count > MOST_OF_SWEEP
@@ -504,10 +507,10 @@ class Codec:
             return self._scan.price(cloud, along, found) if is_map else plan().geometry.bits or 0.0
 
         def encode_scan(limit: float | None = None):
-            return self._scan.encode(cloud, along, steps, plan(), limit)
+            return self._scan.encode(cloud, along, columns, plan(), limit)
 
         def encode_octree(limit: float | None = None):
-            return self._octree.encode(cloud, around, steps, False, limit)
+            return self._octree.encode(cloud, around, columns, False, limit)
 
         # Of maps the octree takes less, as a rule, and its own bytes tell that best.
         octree_bits = 0
@@ -516,7 +519,7 @@ class Codec:
             with self._stage("estimate"):
                 octree_bits = estimated_bits(rounded)
         rough_bits = found.roughness * count
-        names = list(steps)
+        names = columns.names
         # What is coded second takes at least these bits, the better known the longer it takes.
         if octree_bits < rough_bits or octree_bits < scan_bits():
             first, second, share = encode_octree, encode_scan, _SCAN_MEASURES
@@ -540,24 +543,24 @@ class Codec:
             return bitstream.pack(header, sections)
 
     def _encode_octree(
-        self, cloud: Cloud, step: float, steps: dict[str, float]
+        self, cloud: Cloud, step: float, columns: Columns
     ) -> tuple[Header, dict[str, bytes]]:
         grid = Grid.around(cloud.extents, step, cloud.types, self._config.max_depth)
-        return self._octree.encode(cloud, grid, steps, self._config.duplicates == "merge")
+        return self._octree.encode(cloud, grid, columns, self._config.duplicates == "merge")
 
     def _encode_scan(
-        self, cloud: Cloud, step: float, steps: dict[str, float]
+        self, cloud: Cloud, step: float, columns: Columns
     ) -> tuple[Header, dict[str, bytes]]:
         if self._config.is_lossless:
-            return self._scan.encode_lossless(cloud, steps)
-        return self._scan.encode(cloud, Grid.of_scan(cloud.extents, step, cloud.types), steps)
+            return self._scan.encode_lossless(cloud, columns)
+        return self._scan.encode(cloud, Grid.of_scan(cloud.extents, step, cloud.types), columns)
 
-    def _encode_to_target(self, cloud: Cloud, steps: dict[str, float]) -> bytes:
+    def _encode_to_target(self, cloud: Cloud, columns: Columns) -> bytes:
         """Return the stream of the step that meets the target."""
         config, streams = self._config, {}
 
         def stream_of(step: float) -> bytes:
-            streams[step] = self._encode(cloud, step, steps)
+            streams[step] = self._encode(cloud, step, columns)
             return streams[step]
 
         def mean_error(step: float) -> float:
@@ -628,7 +631,8 @@ class Codec:
             points["x"], points["y"] = 10 * np.cos(turn), 10 * np.sin(turn)
             points["value"] = np.arange(count) % 1000
             for encode in self._encode_octree, self._encode_scan:
-                header, sections = encode(Cloud.of(points, 1), 0.001, {"value": 0.0})
+                columns = Columns(points, {"value": 0.0}, self._aside)
+                header, sections = encode(Cloud.of(points, 1), 0.001, columns)
                 self.decode(bitstream.pack(header, sections))
         self._config = config
         self.stages_ms = {}

@@ -14,6 +14,7 @@ Bytes of packed colours: the second lowest (green), then the lowest and the thir
 the first, then the highest.
 """
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,23 +92,11 @@ class FieldCoder:
         self._attributes = AttributeCoder(device, entropy, table)
         self._search = NeighbourSearch(device)
 
-    def encode(self, name: str, column: np.ndarray, step: float, places: Places) -> bytes:
-        """Return the section of a field.
-
-        Parameters
-        ----------
-        name : str
-        column : ndarray, shape (N,) or (N, values of a point)
-            In the order of the cloud.
-        step : float
-            Of :func:`.policies.field_steps`: 0 for bit-exact.
-        places : Places
-        """
-        if places.count == 0:
-            return b""
+    def encode(self, sequences: list[Sequence], places: Places) -> bytes:
+        """Return the section of a field, which has become sequences in the cloud's order."""
         parts = []
-        for values in _split(name, column):
-            part = self._encode_sequence(to_sequence(values, step), places)
+        for sequence in sequences:
+            part = self._encode_sequence(sequence, places)
             parts += [encode_number(len(part)), part]
         return b"".join(parts)
 
@@ -196,6 +185,59 @@ class FieldCoder:
         if places.neighbours is None and places.positions is not None:
             places.neighbours = self._search.find(places.positions)
         return places.neighbours
+
+
+class Columns:
+    """A cloud's fields as sequences, which are made aside and once, whoever codes them.
+
+    Parameters
+    ----------
+    points : ndarray, shape (N,), structured
+    steps : dict of str to float
+        Of :func:`.policies.field_steps`, of the fields to be made; 0 for bit-exact.
+    aside : Executor
+        Where they are made.
+
+    Attributes
+    ----------
+    names : list of str
+        Of these fields.
+    """
+
+    def __init__(self, points: np.ndarray, steps: dict[str, float], aside: Executor):
+        self.names = list(steps)
+        self._points = points
+        self._steps = steps
+        self._made = {
+            name: aside.submit(sequences_of, name, points[name], step)
+            for name, step in steps.items()
+        }
+
+    def sequences(self, name: str, taken: np.ndarray | None = None) -> list[Sequence]:
+        """Return a field's sequences in the order of the cloud, or of the points that are taken.
+
+        A field that is not among those made, as a coordinate, is bit-exact.
+        """
+        if name in self._made and taken is None:
+            return self._made[name].result()
+        column = self._points[name] if taken is None else self._points[name][taken]
+        return sequences_of(name, column, self._steps.get(name, 0.0))
+
+
+def sequences_of(name: str, column: np.ndarray, step: float) -> list[Sequence]:
+    """Return the sequences that become a field's section; the host's part of the work.
+
+    Parameters
+    ----------
+    name : str
+    column : ndarray, shape (N,) or (N, values of a point)
+        In the order of the cloud.
+    step : float
+        Of :func:`.policies.field_steps`: 0 for bit-exact.
+    """
+    if not len(column):
+        return []
+    return [to_sequence(values, step) for values in _split(name, column)]
 
 
 def _is_colour(name: str, dtype: np.dtype) -> bool:

@@ -12,7 +12,7 @@ from geoaccel_ros.compression.bitstream import MODE_OCTREE, Header, Stream
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.fields import Columns, FieldCoder, Places
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.morton import Morton
 from geoaccel_ros.compression.occupied import CellSort, OccupiedCells
@@ -62,7 +62,7 @@ class OctreeMode:
         self,
         cloud: Cloud,
         grid: Grid,
-        steps: dict[str, float],
+        columns: Columns,
         is_merged: bool,
         limit: float | None = None,
     ) -> tuple[Header, dict[str, bytes]] | None:
@@ -73,8 +73,8 @@ class OctreeMode:
         cloud : Cloud
         grid : Grid
             That holds the cloud.
-        steps : dict of str to float
-            Of each field but x, y and z; 0: bit-exact.
+        columns : Columns
+            Each field but x, y and z.
         is_merged : bool
             Of points in one cell only the first is kept.
         limit : float, optional
@@ -109,7 +109,7 @@ class OctreeMode:
             return None
         with self._stage("fields"):
             if header.attributes:
-                self._encode_fields(cloud, cells, starts, header, steps, sections)
+                self._encode_fields(cloud, cells, starts, header, columns, sections)
             sections["nonfinite"] = nonfinite.encode(rest, list(points.dtype.names))
         return header, sections
 
@@ -173,21 +173,22 @@ class OctreeMode:
         cells: OccupiedCells,
         starts: cl.Buffer | None,
         header: Header,
-        steps: dict[str, float],
+        columns: Columns,
         sections: dict[str, bytes],
     ) -> None:
         """Add the sections of the fields, whose coding order is that of the cells."""
         order = cells.order()
         if header.finite < cells.points:
             order = order[cells.first()]
-        is_whole = len(order) == len(cloud.points)
+        taken = order if cloud.finite is None else np.flatnonzero(cloud.finite)[order]
+        is_whole = len(taken) == len(cloud.points)
         positions = self._morton.positions(
             cells.leaves, cells.count, len(order), starts, header.grid
         )
         places = Places(len(order), order if is_whole else None, positions, is_order_told=False)
         for name in header.attributes:
-            column = cloud.points[name] if is_whole else cloud.values(name, order)
-            sections[f"field {name}"] = self._fields.encode(name, column, steps[name], places)
+            sequences = columns.sequences(name, None if is_whole else taken)
+            sections[f"field {name}"] = self._fields.encode(sequences, places)
 
     def cells(self, cloud: Cloud, grid: Grid) -> OccupiedCells:
         """Return the occupied cells of a cloud."""

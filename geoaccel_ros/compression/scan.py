@@ -60,9 +60,10 @@ _LEAST_STEP, _MOST_STEP = 2**12, 2**30
 _USUAL_EVENTS = 20
 # No sensor measures more in a sweep: such clouds are maps, and to look for beams there takes time.
 MOST_OF_SWEEP = 2**19
-# Chunks on which models are compared, at most, and by which a map's size is told.
+# Chunks on which models are compared, at most.
 _COMPARED = 2
-_PRICED = 8
+# Pieces that tell a map's size, and their points: a GPU takes as long as the longest.
+_PRICED, _PIECE = 32, 256
 # The context of bits that are 1 as often as 0.
 _EVEN = 0
 # Bits that tell a context's own probability, about.
@@ -215,7 +216,7 @@ class Scan:
         upload = self._device.upload
         order = np.arange(sampled, dtype=np.uint32)
         arguments = upload("scan_cells", cells), upload("scan_order", order), sampled, has_origins
-        (cost,) = self._cost(LINEAR, arguments, (0, 1, _chunks(sampled)), 1)
+        (cost,) = self._cost(LINEAR, arguments, (0, 1, -(-sampled // _PIECE)), 1, _PIECE)
         return cost * count / sampled
 
     def encode(self, plan: Plan) -> bytes:
@@ -267,7 +268,7 @@ class Scan:
             arguments += cells, *self._spin_arguments(line, beams, [row])
         device.launch_serial(
             self._decode[model], end - first,
-            *stream.arguments, first, 1, end - first, 1, *arguments,
+            *stream.arguments, first, 1, end - first, CHUNK, 1, *arguments,
         )  # fmt: skip
         stream.finish(first, end)
         return device.download(cells, 3 * count, "i4").reshape(3, count)
@@ -281,10 +282,10 @@ class Scan:
             self._sines,
         )
 
-    def _cost(self, model, arguments, chunks, rows) -> np.ndarray:
+    def _cost(self, model, arguments, chunks, rows, size=CHUNK) -> np.ndarray:
         """Return what these chunks cost in bits as parts of the whole cloud, float (rows,)."""
         _, every, compared = chunks
-        events, starts = self._events(model, arguments, chunks, rows)
+        events, starts = self._events(model, arguments, chunks, rows, size)
         of_rows = np.split(
             self._device.download(events, int(starts[-1]), "u2"), starts[compared:-1:compared]
         )
@@ -305,23 +306,26 @@ class Scan:
     def _all_events(self, plan):
         return self._events(plan.model, plan._arguments, (0, 1, _chunks(plan.points)), 1)
 
-    def _events(self, model, arguments, chunks, rows):
-        """Return the events of these chunks (first, step, number), and where each one's begin."""
+    def _events(self, model, arguments, chunks, rows, size=CHUNK):
+        """Return the events of these chunks (first, step, number), and where each one's begin.
+
+        Those of a stream are of :data:`CHUNK` points.
+        """
         items = rows * chunks[2]
 
         def emit(counts: cl.Buffer, starts: cl.Buffer, events: cl.Buffer) -> None:
             self._device.launch_serial(
-                self._emit[model], items, starts, events, counts, *chunks, rows, *arguments
+                self._emit[model], items, starts, events, counts, *chunks, size, rows, *arguments
             )
 
-        return self._events_of.collect(emit, items, CHUNK * _USUAL_EVENTS)
+        return self._events_of.collect(emit, items, size * _USUAL_EVENTS)
 
 
 def priced(order: np.ndarray) -> np.ndarray:
-    """Return the points of a few chunks, by which :meth:`Scan.price` tells what all take."""
+    """Return the points of a few pieces, by which :meth:`Scan.price` tells what all take."""
     first, every, number = _compared(len(order), _PRICED)
-    chunks = range(first, first + number * every, every)
-    return np.concatenate([order[CHUNK * chunk : CHUNK * (chunk + 1)] for chunk in chunks])
+    begins = CHUNK * np.arange(first, first + number * every, every)
+    return np.concatenate([order[begin : begin + _PIECE] for begin in begins])
 
 
 def _chunks(count: int) -> int:

@@ -11,7 +11,7 @@ from geoaccel_ros.compression import attributes, lines, nonfinite, scan
 from geoaccel_ros.compression.bitstream import MODE_LOSSLESS, MODE_SCAN, Header, Stream
 from geoaccel_ros.compression.cloud import Cloud
 from geoaccel_ros.compression.device import Device
-from geoaccel_ros.compression.fields import FieldCoder, Places, Span
+from geoaccel_ros.compression.fields import Columns, FieldCoder, Places, Span
 from geoaccel_ros.compression.grid import Grid
 from geoaccel_ros.compression.lines import Lines
 from geoaccel_ros.compression.positions import ArrangedPositions, Positions
@@ -92,7 +92,7 @@ class ScanMode:
         self,
         cloud: Cloud,
         grid: Grid,
-        steps: dict[str, float],
+        columns: Columns,
         plan: ScanPlan | None = None,
         limit: float | None = None,
     ) -> tuple[Header, dict[str, bytes]] | None:
@@ -103,8 +103,8 @@ class ScanMode:
         cloud : Cloud
         grid : Grid
             Of depth 0: any number of cells from its origin.
-        steps : dict of str to float
-            Of each field but x, y and z; 0: bit-exact.
+        columns : Columns
+            Each field but x, y and z.
         plan : ScanPlan, optional
             Of this cloud and grid.
         limit : float, optional
@@ -126,17 +126,13 @@ class ScanMode:
             if header.attributes:
                 places = _places(found, cells, cloud.finite, len(points))
             for name in header.attributes:
-                section = self._fields.encode(
-                    name, points[name], steps[name], _known(places, name, found)
-                )
-                sections[f"field {name}"] = section
+                known = _known(places, name, found)
+                sections[f"field {name}"] = self._fields.encode(columns.sequences(name), known)
             mask = None if cloud.finite is None else ~cloud.finite
             sections["nonfinite"] = nonfinite.encode(rest, ["x", "y", "z"], mask)
         return header, sections
 
-    def encode_lossless(
-        self, cloud: Cloud, steps: dict[str, float]
-    ) -> tuple[Header, dict[str, bytes]]:
+    def encode_lossless(self, cloud: Cloud, columns: Columns) -> tuple[Header, dict[str, bytes]]:
         """Return header and sections of a cloud, its coordinates bit-exact, finite or not."""
         points = cloud.points
         with self._stage("lines"):
@@ -151,7 +147,7 @@ class ScanMode:
             places = Places(len(points), found.order)
             for name in points.dtype.names:
                 sections[f"field {name}"] = self._fields.encode(
-                    name, points[name], steps.get(name, 0.0), _known(places, name, found)
+                    columns.sequences(name), _known(places, name, found)
                 )
         return header, sections
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.compression.errors import CodecError
-from geoaccel_ros.compression.fields import FieldCoder, Places
+from geoaccel_ros.compression.fields import FieldCoder, Places, sequences_of
 from geoaccel_ros.compression.positions import Positions
 from geoaccel_ros.compression.rans import EntropyCoder
 
@@ -34,7 +34,7 @@ def places_of(ring, cells):
 
 
 def assert_survives(coder, column, places, name="field"):
-    section = coder.encode(name, column, 0.0, places)
+    section = coder.encode(sequences_of(name, column, 0.0), places)
     back = np.zeros_like(column)
     coder.decode(name, memoryview(section), back, places)
     assert back.tobytes() == column.tobytes()
@@ -71,7 +71,7 @@ def test_columns_of_a_cloud_are_read_and_written_in_place(coder):
     back = np.zeros(len(points), dtype)
     places = Places(ring.size, None, Positions(cells))
     for name in dtype.names:
-        section = coder.encode(name, points[name], 0.0, places)
+        section = coder.encode(sequences_of(name, points[name], 0.0), places)
         coder.decode(name, memoryview(section), back[name], places)
     assert back.tobytes() == points.tobytes()
 
@@ -99,8 +99,8 @@ def test_a_step_bounds_the_error_and_makes_it_smaller(coder):
     noise = np.random.default_rng(7).normal(size=ring.size)
     values = (50 + 30 * np.sin(column / 9) + noise).astype(np.float32)
     places = Places(ring.size, None, Positions(cells))
-    exact = coder.encode("intensity", values, 0.0, places)
-    section = coder.encode("intensity", values, 0.5, places)
+    exact = coder.encode(sequences_of("intensity", values, 0.0), places)
+    section = coder.encode(sequences_of("intensity", values, 0.5), places)
     back = np.zeros_like(values)
     coder.decode("intensity", memoryview(section), back, places)
     assert np.abs(back - values).max() <= 0.25
@@ -118,13 +118,10 @@ def test_times_are_coded_in_the_order_of_the_cloud_where_that_is_cheaper(coder):
     ring, column, cells = spinning()
     order = np.argsort(ring, kind="stable")
     times = (1.7e9 + column // 12 * 333e-6).astype(np.float64)
-    section = coder.encode(
-        "timestamp", times, 1e-6, Places(ring.size, order, Positions(cells[:, order]))
-    )
+    places = Places(ring.size, order, Positions(cells[:, order]))
+    section = coder.encode(sequences_of("timestamp", times, 1e-6), places)
     back = np.zeros_like(times)
-    coder.decode(
-        "timestamp", memoryview(section), back, Places(ring.size, order, Positions(cells[:, order]))
-    )
+    coder.decode("timestamp", memoryview(section), back, places)
     assert np.abs(back - times).max() <= 0.5e-6 + np.spacing(1.7e9)
     assert 8 * len(section) / ring.size < 0.3
 
@@ -140,7 +137,7 @@ def test_few_points(coder, count):
 def test_no_points_are_no_bytes(coder):
     for shape in ((0,), (0, 3)):
         column = np.empty(shape, np.float32)
-        assert coder.encode("a", column, 0.0, Places(0)) == b""
+        assert coder.encode(sequences_of("a", column, 0.0), Places(0)) == b""
         coder.decode("a", memoryview(b""), column, Places(0))
     with pytest.raises(CodecError, match="'a' does not end right"):
         coder.decode("a", memoryview(b"\0"), column, Places(0))
@@ -159,7 +156,7 @@ def test_damage_is_told_or_does_no_harm(coder):
     }
     rng = np.random.default_rng(5)
     for name, values in columns.items():
-        section = coder.encode(name, values, 1e-6 if name == "time" else 0.0, places)
+        section = coder.encode(sequences_of(name, values, 1e-6 if name == "time" else 0.0), places)
         for _ in range(60):
             damaged = bytearray(section)
             damaged[rng.integers(min(len(damaged), 60))] ^= 1 << rng.integers(8)

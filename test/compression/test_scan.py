@@ -131,12 +131,12 @@ def test_a_plan_tells_what_its_section_takes(scan, kind):
     assert plan.bits == pytest.approx(8 * len(scan.encode(plan)), rel=0.1)
 
 
-def test_a_few_chunks_tell_what_a_map_takes(scan):
+def test_a_few_pieces_tell_what_a_map_takes(scan):
     rng = np.random.default_rng(10)
     cells = np.cumsum(rng.normal(0, 5, (3, 60_000)), axis=1).astype(np.int32)
     found = lines.find(cells, {})
     chosen = priced(found.order)
-    assert len(chosen) == 8 * CHUNK and len(np.unique(chosen // CHUNK)) == 8
+    assert len(chosen) == 32 * 256 and len(np.unique(chosen // CHUNK)) == 32
     section = scan.encode(scan.plan(cells, cells.astype(float), found, STEP))
     assert section[0] == LINEAR
     bits = scan.price(cells[:, chosen], cells.shape[1])
@@ -295,10 +295,10 @@ def test_heads_that_cannot_be_are_refused(scan, head):
 
 def test_the_contexts_of_both_sides_agree(scan, device):
     source = '#define EMIT\n#include "scan.cl"\nkernel void contexts(global uint *counts)'
-    source += "{ counts[0] = SPIN_CONTEXTS; counts[1] = LINEAR_CONTEXTS; counts[2] = CHUNK; }"
-    counts = device.buffer("contexts of scan.cl", 12)
+    source += "{ counts[0] = SPIN_CONTEXTS; counts[1] = LINEAR_CONTEXTS; }"
+    counts = device.buffer("contexts of scan.cl", 8)
     device.launch_groups(device.build(source).contexts, 1, 1, counts)
-    assert device.download(counts, 3, "u4").tolist() == [SPIN_CONTEXTS, LINEAR_CONTEXTS, CHUNK]
+    assert device.download(counts, 2, "u4").tolist() == [SPIN_CONTEXTS, LINEAR_CONTEXTS]
 
 
 @needs_data

@@ -12,8 +12,6 @@
 // whatever a damaged stream holds.
 #include "integers.cl"
 
-#define CHUNK 1024
-
 // A residual that is predicted to a fraction of a cell: contexts by that fraction for "none", for the sign, towards
 // the fraction or away, and for "one" and "two"; larger ones by the scale alone.
 #define NEAR 4
@@ -490,8 +488,9 @@ bool code_place(coder_t *coder, uint *history, spin_t *s, global int *cells, uin
 #define TELL_COUNT(coder, item) (event_counts[item] = (coder).position - coder_starts[item])
 #endif
 
-// Chunks first, first + every and so on, a work-item each; the models of `rows` parameters, one after the other.
-kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, global int *cells,
+// Chunks first, first + every and so on, of `size` points, a work-item each; the models of `rows` parameters, one
+// after the other.
+kernel void code_spins(CODED, uint first, uint every, uint chunks, uint size, uint rows, global int *cells,
                        global const uint *order, uint count, uint has_origins, global const int *fine, global const ushort *line_of,
                        global const int *lines, global const int *parameters, global const int *sines)
 {
@@ -501,7 +500,7 @@ kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, gl
     const uint chunk = first + item % chunks * every;
     parameters += item / chunks * PARAMETERS;
     coder_t coder = OPEN_CODER(CODER_OF(item, chunk));
-    const uint begin = min(chunk * CHUNK, count), end = min(begin + CHUNK, count);
+    const uint begin = min(chunk * size, count), end = min(begin + size, count);
     spin_t state;
     open_spin(&state);
     uint history = 0;
@@ -514,7 +513,7 @@ kernel void code_spins(CODED, uint first, uint every, uint chunks, uint rows, gl
     TELL_COUNT(coder, item);
 }
 
-kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, global int *cells,
+kernel void code_linears(CODED, uint first, uint every, uint chunks, uint size, uint rows, global int *cells,
                          global const uint *order, uint count, uint has_origins)
 {
     const uint item = get_global_id(0);
@@ -522,7 +521,7 @@ kernel void code_linears(CODED, uint first, uint every, uint chunks, uint rows, 
         return;
     const uint chunk = first + item % chunks * every;
     coder_t coder = OPEN_CODER(CODER_OF(item, chunk));
-    const uint begin = min(chunk * CHUNK, count), end = min(begin + CHUNK, count);
+    const uint begin = min(chunk * size, count), end = min(begin + size, count);
     axis_t axes[3];
     for (uint a = 0; a < 3; ++a) {
         axes[a].last = axes[a].step = 0;
