@@ -75,7 +75,10 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
     own = codecs(STEP, device, threads)
     bare = from_xyz(coordinates(cloud))
     claimed = [
-        row for name, codec in own.items() for row in _claims(name, codec, bare, repetitions)
+        {"case": case} | row
+        for case, points in (("xyz", bare), ("xyz + intensity", cloud))
+        for name, codec in own.items()
+        for row in _claims(name, codec, points, repetitions)
     ]
     streams = {name: codec.encode(cloud) for name, codec in own.items()}
     runs = {}
@@ -108,8 +111,8 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
         Table(
             "Claims on time",
             claimed,
-            f"{len(cloud)} points of that map, x y z, on {own[OCTREE].device_name}. Claimed of an "
-            "NVIDIA H200.",
+            f"{len(cloud)} points of that map on {own[OCTREE].device_name}. Claimed of an NVIDIA "
+            "H200.",
         ),
         Table("Time by stage", rows, note),
         Table("Kernels of the octree", _by_kernel(encoded, decoded), note),

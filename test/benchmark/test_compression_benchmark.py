@@ -370,7 +370,9 @@ def test_sections_of_a_cloud_with_all_its_fields(message):
 
 def test_stages_of_a_small_map():
     published, claimed, times, kernels, sections, levels = stages("auto", 1, 2, points=5000)
-    assert [row["what"] for row in claimed.rows] == ["encode ms", "decode ms"] * 3
+    assert [row["what"] for row in claimed.rows] == ["encode ms", "decode ms"] * 6
+    cases = [row["case"] for row in claimed.rows]
+    assert cases == ["xyz"] * 6 + ["xyz + intensity"] * 6
     for row in claimed.rows:
         median = row["ms"]["median"]
         assert row["held"] == ("aim" if median <= 10 else "must" if median <= 40 else "no")
