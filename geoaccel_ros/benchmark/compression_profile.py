@@ -173,10 +173,15 @@ class ProfiledModes:
             mode.decode(unpacked)
         return profile()
 
+    @property
+    def warm_rounds(self) -> int:
+        """How often a cloud is coded until every kernel has its groups."""
+        return 1 if self.device.group_sizes is None else WARM_ROUNDS
+
     def warm_up(self, points: np.ndarray) -> dict[str, bytes]:
         """Let kernels be compiled and groups be measured; return the streams by mode."""
         streams = {}
-        for _ in range(1 if self.device.group_sizes is None else WARM_ROUNDS):
+        for _ in range(self.warm_rounds):
             for mode in "octree", "scan":
                 streams[mode], _ = self.encode(points, mode)
                 self.decode(streams[mode])

@@ -72,6 +72,9 @@ def stages(device: str, threads: int, repetitions: int, points: int = POINTS) ->
     # First, so that groups have the sizes that are found for them, which are kept on disk.
     modes = ProfiledModes(open_device(device, threads), STEP)
     stream = modes.warm_up(cloud)["octree"]
+    _, _, auto = codecs(STEP, device, threads).values()
+    for _ in range(modes.warm_rounds):
+        auto.encode(cloud)
     own = codecs(STEP, device, threads)
     bare = from_xyz(coordinates(cloud))
     claimed = [

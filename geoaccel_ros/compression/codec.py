@@ -33,6 +33,7 @@ from geoaccel_ros.compression.errors import CodecError, FutureVersionError, TooL
 from geoaccel_ros.compression.field_table import check_layout
 from geoaccel_ros.compression.fields import Columns, FieldCoder
 from geoaccel_ros.compression.grid import Grid
+from geoaccel_ros.compression.lines import Lines
 from geoaccel_ros.compression.octree_estimate import estimated_bits
 from geoaccel_ros.compression.octree_mode import OctreeMode
 from geoaccel_ros.compression.policies import (
@@ -492,8 +493,13 @@ class Codec:
         except CodecError:
             return self._packed(*self._scan.encode(cloud, along, columns))
         count = cloud.xyz.shape[1]
-        found = self._scan.lines(cloud, along)
         is_map = count > MOST_OF_SWEEP
+        # Of a map they are wanted once the octree is coded.
+        ahead = self._aside.submit(self._scan.lines, cloud, along) if is_map else None
+
+        @cache
+        def found() -> Lines:
+            return ahead.result() if ahead else self._scan.lines(cloud, along)
 
         @cache
         def cells() -> tuple[np.ndarray, np.ndarray]:
@@ -501,10 +507,15 @@ class Codec:
 
         @cache
         def plan() -> ScanPlan:
-            return self._scan.plan(*cells(), found, along.step)
+            return self._scan.plan(*cells(), found(), along.step)
 
         def scan_bits() -> float:
-            return self._scan.price(cloud, along, found) if is_map else plan().geometry.bits or 0.0
+            if is_map:
+                return self._scan.price(cloud, along, found())
+            return plan().geometry.bits or 0.0
+
+        def rough_bits() -> float:
+            return found().roughness * count
 
         def encode_scan(limit: float | None = None):
             return self._scan.encode(cloud, along, columns, plan(), limit)
@@ -518,12 +529,11 @@ class Codec:
             _, rounded = cells()
             with self._stage("estimate"):
                 octree_bits = estimated_bits(rounded)
-        rough_bits = found.roughness * count
         names = columns.names
         # What is coded second takes at least these bits, the better known the longer it takes.
-        if octree_bits < rough_bits or octree_bits < scan_bits():
+        if is_map or octree_bits < rough_bits() or octree_bits < scan_bits():
             first, second, share = encode_octree, encode_scan, _SCAN_MEASURES
-            least = lambda: _ROUGH_SURE * rough_bits, lambda: _SCAN_SURE * scan_bits()
+            least = lambda: _ROUGH_SURE * rough_bits(), lambda: _SCAN_SURE * scan_bits()
             names = [name for name in names if is_measure(name, cloud.points.dtype[name])]
         else:
             first, second, share = encode_scan, encode_octree, _OCTREE_FIELDS
