@@ -114,9 +114,11 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
                 made = [
                     run_link(setup, scenario, contender, folder) for _ in range(options.repetitions)
                 ]
-                runs[f"{name_of(scenario)}: {contender}"] = made[-1]
                 rows.append(size | _row(made, scenario, contender, options))
-                if contender == OURS and made[-1].decoded is not None and beside is None:
+                if contender != OURS:
+                    continue
+                runs[name_of(scenario)] = made[-1]
+                if beside is None and made[-1].decoded is not None:
                     beside = clouds[made[-1].decoded], np.load(setup.decoded)
     images = ()
     if options.output is not None:
@@ -185,7 +187,7 @@ def _row(
         "step_m": float(last.encoder["step [m]"]) if contender == OURS else None,
         "encode_p50_ms": _number(last.encoder, "encode p50 [ms]"),
         "encode_p99_ms": _number(last.encoder, "encode p99 [ms]"),
-        "resumed_s": max(map(_resumed, runs)) if scenario.outage else None,
+        "resumed_s": _resumed(runs),
         "encoder_growth": _growth(last.memory.get("cloud_encoder")),
         "decoder_growth": _growth(last.memory.get("cloud_decoder")),
         "repetitions": len(runs),
@@ -212,11 +214,14 @@ def _is_sound(difference: dict, scenario: Scenario, contender: str, step: float)
     return Difference(**difference).is_within(step, steps)
 
 
-def _resumed(made: "LinkRun") -> float:
-    """Return the seconds from the end of the outage to the next cloud; infinite if none came."""
-    end = made.outage[1]
-    arrivals = [cloud.published + cloud.age for cloud in made.clouds if cloud.age is not None]
-    return min((arrival - end for arrival in arrivals if arrival > end), default=math.inf)
+def _resumed(runs: Sequence["LinkRun"]) -> float | None:
+    """Return the longest from the end of an outage to the next cloud; None where none came."""
+    waits = []
+    for made in runs:
+        end = math.inf if made.outage is None else made.outage[1]
+        arrivals = [cloud.published + cloud.age for cloud in made.clouds if cloud.age is not None]
+        waits.append(min((arrival - end for arrival in arrivals if arrival > end), default=None))
+    return None if None in waits else max(waits)
 
 
 def _growth(memory: np.ndarray | None) -> float | None:

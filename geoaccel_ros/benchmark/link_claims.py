@@ -53,7 +53,7 @@ def _of_ours(row: dict, scenario: Scenario) -> list[dict]:
         within = row["p99_ms"] is not None and row["p99_ms"] <= 1e3 * scenario.age_p99
         found.append(_claim(row, "p99_ms", f"at most {1e3 * scenario.age_p99:g}", within))
     if scenario.resumes is not None:
-        within = row["resumed_s"] <= scenario.resumes
+        within = row["resumed_s"] is not None and row["resumed_s"] <= scenario.resumes
         found.append(_claim(row, "resumed_s", f"at most {scenario.resumes:g}", within))
     if scenario.link is not None:
         enough = row["link_mbit_per_s"] >= row["published_mbit_per_s"]

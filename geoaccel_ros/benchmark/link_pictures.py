@@ -10,7 +10,7 @@ from geoaccel_ros.benchmark.link_run import LinkRun
 from geoaccel_ros.benchmark.pictures import save
 from geoaccel_ros.pointcloud.layout import coordinates
 
-# Metres around the sensor that are drawn.
+# Metres around the sensor that are drawn, at most.
 _REACH = 30.0
 
 
@@ -44,7 +44,9 @@ def draw_beside(path: Path, original: np.ndarray, decoded: np.ndarray, title: st
     """
     figure = Figure(figsize=(12.0, 6.4), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    heights = np.nanpercentile(coordinates(original)[:, 2], [2, 98])
+    xyz = coordinates(original)
+    heights = np.nanpercentile(xyz[:, 2], [2, 98])
+    reach = min(_REACH, 1.1 * float(np.nanmax(np.abs(xyz[:, :2]))))
     for axes, points, name in zip(
         panels, (original, decoded), ("original", "decoded"), strict=True
     ):
@@ -53,6 +55,6 @@ def draw_beside(path: Path, original: np.ndarray, decoded: np.ndarray, title: st
             xyz[:, 0], xyz[:, 1], c=xyz[:, 2], s=0.3, lw=0, vmin=heights[0], vmax=heights[1]
         )
         axes.set(title=f"{name}: {len(points):,} points", xlabel="x [m]", aspect="equal")
-    panels[0].set(xlim=(-_REACH, _REACH), ylim=(-_REACH, _REACH), ylabel="y [m]")
+    panels[0].set(xlim=(-reach, reach), ylim=(-reach, reach), ylabel="y [m]")
     figure.suptitle(title)
     save(figure, path)
