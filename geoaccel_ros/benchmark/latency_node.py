@@ -1,13 +1,9 @@
 """The node lidar_odometry as a process, clouds to it and odometry from it."""
 
 import contextlib
-import os
-import signal
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +20,9 @@ from std_msgs.msg import Header
 from tqdm import tqdm
 
 from geoaccel_ros.benchmark.drives import Drive, Sweep
+from geoaccel_ros.benchmark.environment import node_environment
 from geoaccel_ros.benchmark.errors import BenchmarkError
-from geoaccel_ros.cli.demo.processes import NodeProcess, demo_environment, stop
+from geoaccel_ros.cli.demo.processes import NodeProcess, stop
 from geoaccel_ros.pointcloud.layout import packed_dtype
 from geoaccel_ros.registration.metrics import absolute_trajectory_error
 from geoaccel_ros.ros import qos
@@ -89,7 +86,7 @@ def run_node(turn: Drive, count: int, rate: float, threads: int) -> NodeRun:
         If the node does not start, or ends.
     """
     messages = [_message(sweep) for sweep in turn.sweeps]
-    with _environment(), tempfile.TemporaryDirectory() as folder, _Listener() as listener:
+    with node_environment(), tempfile.TemporaryDirectory() as folder, _Listener() as listener:
         log = Path(folder) / f"{_NODE}.log"
         node = NodeProcess(_NODE, ["-p", f"threads:={threads}"], log)
         try:
@@ -136,24 +133,6 @@ class _Listener:
     def _spin(self) -> None:
         with contextlib.suppress(ExternalShutdownException):
             self._executor.spin()
-
-
-@contextlib.contextmanager
-def _environment() -> Iterator[None]:
-    """Use the demo's variables, and take the node along when ended from outside."""
-    variables = dict(os.environ)
-    os.environ.update(demo_environment())
-    handlers = {
-        number: signal.signal(number, lambda number, _: sys.exit(128 + number))
-        for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        os.environ.clear()
-        os.environ.update(variables)
 
 
 def _message(sweep: Sweep) -> PointCloud2:

@@ -55,7 +55,11 @@ class Host:
         self.name = name
         self.address = f"{_NETWORK}.{number}"
         self._holder = subprocess.Popen(
-            _HOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            _HOLDER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         if self._holder.stdout.readline() != "ready\n":
             self.close()

@@ -1,20 +1,19 @@
 """One run of clouds across a link: hosts, nodes, player and probe, and what came of it."""
 
 import contextlib
-import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from geoaccel_ros.benchmark.environment import node_environment
 from geoaccel_ros.benchmark.errors import BenchmarkError
 from geoaccel_ros.benchmark.link_hosts import BASE, ROBOT, Host, Link
 from geoaccel_ros.benchmark.link_model import LinkCounts
 from geoaccel_ros.benchmark.link_scenarios import OURS, RAW_RELIABLE, Scenario
 from geoaccel_ros.benchmark.link_worker import Worker
-from geoaccel_ros.cli.demo.processes import NodeProcess, demo_environment, stop
+from geoaccel_ros.cli.demo.processes import NodeProcess, stop
 from geoaccel_ros.resources import share_path
 
 # A first start compiles kernels.
@@ -138,11 +137,11 @@ def run_link(setup: Setup, scenario: Scenario, contender: str, folder: Path) -> 
         If there can be no hosts here, or something does not start.
     """
     with contextlib.ExitStack() as stack:
-        environment = stack.enter_context(_environment())
+        # Both sides find each other across the link.
+        stack.enter_context(node_environment(ROS_AUTOMATIC_DISCOVERY_RANGE="SUBNET"))
         hosts, link = _hosts(stack, scenario, setup.seed)
-        plain, weak = environment, _profile("config/fastdds_link.xml")
-        # Shared memory serves on one host.
-        sender = weak if link else plain
+        plain = _profile("config/fastdds.xml")
+        sender = _profile("config/fastdds_link.xml") if link else plain
         nodes = []
         if contender == OURS:
             arguments = _arguments(setup)
@@ -279,18 +278,6 @@ def _hosts(
     link = Link([*hosts.values()], scenario.link, seed)
     stack.callback(link.close)
     return hosts, link
-
-
-@contextlib.contextmanager
-def _environment() -> Iterator[dict[str, str]]:
-    """Give all processes the demo's variables, but let them find each other across the link."""
-    variables = dict(os.environ)
-    os.environ.update(demo_environment() | {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"})
-    try:
-        yield _profile("config/fastdds.xml")
-    finally:
-        os.environ.clear()
-        os.environ.update(variables)
 
 
 def _profile(file: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from geoaccel_ros.benchmark.errors import BenchmarkError
 
 # A process imports and starts in seconds; where the machine is busy, in more of them.
 _START_TIMEOUT = 60.0
-_STOP_TIMEOUT = 10.0
+_STOP_TIMEOUT = 3.0
 
 
 class Worker:
@@ -38,6 +38,8 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # Ctrl-C is for who started it, and ends it by its standard input.
+            start_new_session=True,
         )
         try:
             self.answer(_START_TIMEOUT)
