@@ -5,6 +5,14 @@
 #define RINGS 1
 #define GROUND 2
 
+// To PoCL these are calls, and a node needs a dozen. Their arguments have no side effects.
+#undef min
+#undef max
+#undef clamp
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define clamp(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+
 // floor(sqrt(v)) for v < 2^50: the estimate is off by a few, the loops make it exact.
 uint integer_root(ulong v)
 {
