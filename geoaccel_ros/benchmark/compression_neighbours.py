@@ -3,6 +3,7 @@
 from importlib import resources
 
 import numpy as np
+import pyopencl as cl
 
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.report import Table
@@ -48,10 +49,12 @@ def memories(device: Device, cells: np.ndarray, repetitions: int) -> Table:
         "global memory": NeighbourSearch(device, tile_in_local_memory=False),
     }
 
+    positions = _Placed(device, cells)
+
     def timed(search: NeighbourSearch) -> float:
         stopwatch = Stopwatch()
         with stopwatch:
-            search.find(Positions(cells))
+            search.find(positions)
             device.queue.finish()
         return stopwatch.milliseconds
 
@@ -67,13 +70,26 @@ def _named(used: int, is_adaptive: bool) -> str:
     return f"parent + {used} neighbours, {'adaptive' if is_adaptive else 'fixed'}"
 
 
+class _Placed(Positions):
+    """Positions that are on the device already, as those of an octree's points."""
+
+    def __init__(self, device: Device, cells: np.ndarray):
+        super().__init__(cells)
+        place = device.program("neighbours.cl").place_cells
+        self._planes = super().planes(device, place)
+
+    def planes(self, device: Device, place: cl.Kernel) -> tuple[cl.Buffer, int]:
+        return self._planes
+
+
 class _Trial:
     """Encodes a field when called; ``bits`` are those of a point."""
 
     def __init__(
         self, device: Device, cells: np.ndarray, values: np.ndarray, used: int, is_adaptive: bool
     ):
-        self._device, self._cells, self._values = device, cells, values
+        self._device, self._values = device, values
+        self._positions = _Placed(device, cells)
         self._used, self._is_adaptive = used, is_adaptive
         self._search = NeighbourSearch(device, max(used, 1))
         self._entropy, self._sums = EntropyCoder(device), PrefixSums(device)
@@ -97,7 +113,7 @@ class _Trial:
         chunks = -(-count // CHUNK)
         words, stride = device.buffer("none", 2), 0
         if self._used:
-            found = self._search.find(Positions(self._cells))
+            found = self._search.find(self._positions)
             words, stride = found.words, found.stride
         starts = device.buffer("attribute_starts", 4 * (chunks + 1))
         arguments = (
