@@ -18,7 +18,7 @@ from geoaccel_ros.control.detour import detour
 from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.plan import resample, weighted_mean
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
-from geoaccel_ros.control.samplers import KnotSampler
+from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
 from geoaccel_ros.control.systems import load_system
 from geoaccel_ros.control.weights import importance_weights
 
@@ -35,9 +35,22 @@ class MppiConfig(Configuration):
         "Standard deviation of the noise on each control, in its unit; 0 freezes that control.",
         minimum=0.0,
     )
-    noise_knots: int = parameter(
-        8, "Noise is drawn at this many instants of the horizon, and interpolated.", minimum=2
+    noise: str = parameter(
+        "knots",
+        "Noise is drawn at knots and interpolated; or white, each step its own; or coloured.",
+        choices=("knots", "white", "coloured"),
     )
+    noise_knots: int = parameter(8, "Knots of the horizon.", minimum=2)
+    noise_order: int = parameter(
+        1, "Between knots: 0 holds, 1 mixes two, 3 is a cubic spline.", minimum=0, maximum=3
+    )
+    noise_exponent: float = parameter(
+        1.0,
+        "Power of coloured noise falls with the frequency to this power.",
+        minimum=0.0,
+        maximum=3.0,
+    )
+    antithetic: bool = parameter(False, "Half of the samples are the negatives of the others.")
     ess_fraction: float = parameter(
         0.03,
         "Share of the samples that should count in the average; the temperature follows from it.",
@@ -120,7 +133,7 @@ class Mppi:
     Raises
     ------
     ConfigurationError
-        If the system is unknown or sigma does not fit its controls.
+        If the system is unknown, or parameters do not fit its controls or each other.
     BackendError
         If CUDA was asked for and cannot be used, or disagrees with the CPU.
     """
@@ -134,18 +147,14 @@ class Mppi:
         self._config = config
         self.system = load_system(system)
         parameters = parameters or self.system.parameters()
-        if len(config.sigma) != len(self.system.control):
-            raise ConfigurationError(
-                f"parameter 'sigma' has {len(config.sigma)} values, must have one for each of "
-                + ", ".join(self.system.control)
-            )
+        _check(config, self.system.control)
         self._p = self.system.pack(parameters)
         self._p64 = self.system.pack(parameters, np.float64)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
         self._maneuvers = np.array(self.system.maneuvers(parameters), np.float32)
         self._clearance_limit = self.system.clearance_limit(parameters)
-        self._sampler = KnotSampler(
-            config.samples, config.horizon, config.noise_knots, config.sigma, config.seed
+        self._sampler = Sampler(
+            config.samples, _noise_basis(config), config.sigma, config.seed, config.antithetic
         )
         self._costs = np.empty(config.samples, np.float32)
         self._crashed = np.empty(config.samples, bool)
@@ -399,6 +408,25 @@ class Mppi:
             problem, _ = self._problem(state, goal, self._plan, self._sampler.sample())
             self._rollouts.check(problem)
         self.reset()
+
+
+def _check(config: MppiConfig, controls: tuple[str, ...]) -> None:
+    """Raise ConfigurationError if parameters do not fit the robot's controls or each other."""
+    if len(config.sigma) != len(controls):
+        raise ConfigurationError(
+            f"parameter 'sigma' has {len(config.sigma)} values, must have one for each of "
+            + ", ".join(controls)
+        )
+    if config.noise_order == 2:
+        raise ConfigurationError("parameter 'noise_order' is 2, must be 0, 1 or 3")
+
+
+def _noise_basis(config: MppiConfig) -> np.ndarray:
+    if config.noise == "white":
+        return np.eye(config.horizon)
+    if config.noise == "coloured":
+        return coloured_basis(config.horizon, config.noise_exponent)
+    return knot_basis(config.horizon, config.noise_knots, config.noise_order)
 
 
 def _float32_tuple(values: np.ndarray) -> tuple:

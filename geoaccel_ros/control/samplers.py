@@ -4,31 +4,49 @@ import math
 
 import numba
 import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.linalg import toeplitz
 
 
-class KnotSampler:
-    """Gaussian noise, drawn at a few knots of the horizon and interpolated between them.
+class Sampler:
+    """Gaussian noise: at every instant a weighted sum of normal numbers drawn for the horizon.
 
     White noise cancels over the horizon: its rollouts all end near the plan's, and their average
     jitters. Noise that lasts explores further with as many samples (Vlahov et al. 2024, "Low
-    frequency sampling in model predictive path integral control"; Howell et al. 2022, "Predictive
-    sampling", perturb splines likewise).
+    frequency sampling in model predictive path integral control").
 
     Parameters
     ----------
-    samples, horizon, knots : int
-        K, T, and how many knots span the horizon; as many as T gives white noise.
+    samples : int
+        K.
+    basis : np.ndarray
+        (T, J) float64: the weights at each instant of the J numbers drawn, their squares' sum one;
+        by :func:`knot_basis`, :func:`coloured_basis`, or the identity, which makes white noise.
     sigma : sequence of float
         Standard deviation of each of the U controls, at every instant; 0 freezes that control.
     seed : int
         The same seed gives the same noise, bit for bit.
+    antithetic : bool
+        Draw half of the samples; the other half, in the same order, is their negative. With an odd
+        K the last one drawn has no partner.
     """
 
-    def __init__(self, samples: int, horizon: int, knots: int, sigma: tuple[float, ...], seed: int):
-        knots = max(2, min(knots, horizon))
+    def __init__(
+        self,
+        samples: int,
+        basis: np.ndarray,
+        sigma: tuple[float, ...],
+        seed: int,
+        antithetic: bool = False,
+    ):
+        horizon, numbers = basis.shape
+        drawn = (samples + 1) // 2 if antithetic else samples
+        self._basis = basis.astype(np.float32)
+        used = self._basis != 0.0
+        self._begins = used.argmax(axis=1)
+        self._ends = numbers - used[:, ::-1].argmax(axis=1)
         self._sigma = np.asarray(sigma, np.float32)
-        self._normals = np.empty((knots, len(sigma), samples), np.float32)
-        self._left, self._weights = _interpolation(horizon, knots)
+        self._normals = np.empty((numbers, len(sigma), drawn), np.float32)
         self._seed = seed
         self.noise = np.zeros((horizon, len(sigma), samples), np.float32)
         self.reset()
@@ -44,26 +62,72 @@ class KnotSampler:
         The array is the sampler's own and is overwritten by the next call.
         """
         self._generator.standard_normal(out=self._normals, dtype=np.float32)
-        _interpolate(self._normals, self._left, self._weights, self._sigma, self.noise)
+        _mix(self._normals, self._basis, self._begins, self._ends, self._sigma, self.noise)
         return self.noise
 
 
-def _interpolation(horizon: int, knots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the left knot of each step (T,) and the weights of it and its neighbour (T, 2)."""
+def knot_basis(horizon: int, knots: int, order: int) -> np.ndarray:
+    """Return the basis (T, J) of noise drawn at knots and interpolated between them.
+
+    Howell et al. 2022, "Predictive sampling", perturb splines likewise. The variance is the same at
+    and between knots.
+
+    Parameters
+    ----------
+    horizon, knots : int
+        T, and how many knots span it; as many as T, or more, give white noise.
+    order : int
+        0: a knot's value holds for its share of the horizon; 1: knots at both ends and evenly
+        between, mixed in pairs; 3: the natural cubic spline through these knots.
+    """
+    knots = min(knots, horizon)
+    steps = np.arange(horizon)
+    if order == 0:
+        return np.eye(knots)[steps * knots // horizon]
     position = np.linspace(0.0, knots - 1.0, horizon)
-    left = np.minimum(position.astype(np.int64), knots - 2)
-    angle = 0.5 * math.pi * (position - left)
-    # Weights on a circle keep the variance the same between knots; straight lines would halve it.
-    return left, np.column_stack((np.cos(angle), np.sin(angle))).astype(np.float32)
+    if order == 1:
+        left = np.minimum(position.astype(np.int64), knots - 2)
+        angle = 0.5 * math.pi * (position - left)
+        # Weights on a circle keep the variance; straight lines would halve it between knots.
+        basis = np.zeros((horizon, knots))
+        basis[steps, left], basis[steps, left + 1] = np.cos(angle), np.sin(angle)
+        return basis
+    spline = CubicSpline(np.arange(knots), np.eye(knots), bc_type="natural")(position)
+    return spline / np.linalg.norm(spline, axis=1, keepdims=True)
+
+
+def coloured_basis(horizon: int, exponent: float) -> np.ndarray:
+    """Return the basis (T, T) of noise whose power falls with the frequency as 1 / f^exponent.
+
+    Timmer & König 1995, "On generating power law noise"; Pinneri et al. 2020, "Sample-efficient
+    cross-entropy method for real-time planning", use it for control. It is cut out of noise that
+    repeats after two horizons: repeating after one, its end would have to return to its beginning.
+    What changes more slowly than that has the power of the slowest wave.
+    """
+    frequency = np.fft.rfftfreq(2 * horizon)
+    frequency[0] = frequency[1]
+    covariance = np.fft.irfft(frequency**-exponent, 2 * horizon)[:horizon]
+    return np.linalg.cholesky(toeplitz(covariance / covariance[0]))
 
 
 @numba.njit(cache=True, nogil=True)
-def _interpolate(normals, left, weights, sigma, noise):
+def _mix(normals, basis, begins, ends, sigma, noise):
+    drawn = normals.shape[2]
     for t in range(noise.shape[0]):
         for u in range(noise.shape[1]):
-            first = normals[left[t], u]
-            second = normals[left[t] + 1, u]
-            a = weights[t, 0] * sigma[u]
-            b = weights[t, 1] * sigma[u]
-            for k in range(noise.shape[2]):
-                noise[t, u, k] = a * first[k] + b * second[k]
+            row = noise[t, u]
+            # Two at a time: half as many passes over the row.
+            for j in range(begins[t], ends[t], 2):
+                other = min(j + 1, ends[t] - 1)
+                a = basis[t, j] * sigma[u]
+                b = basis[t, other] * sigma[u] if other > j else np.float32(0.0)
+                first = normals[j, u]
+                second = normals[other, u]
+                if j == begins[t]:
+                    for k in range(drawn):
+                        row[k] = a * first[k] + b * second[k]
+                else:
+                    for k in range(drawn):
+                        row[k] += a * first[k] + b * second[k]
+            for k in range(drawn, noise.shape[2]):
+                row[k] = -row[k - drawn]

@@ -270,6 +270,32 @@ def test_unknown_system_is_named_and_a_wrong_sigma_refused():
         Mppi(CONFIG, system="diff_drivee")
     with pytest.raises(ConfigurationError, match="sigma.*v_command, w_command"):
         Mppi(dataclasses.replace(CONFIG, sigma=(0.3,)))
+    with pytest.raises(ConfigurationError, match="noise_order.* 2, must be 0, 1 or 3"):
+        Mppi(dataclasses.replace(CONFIG, noise_order=2))
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"noise_order": 0},
+        {"noise_order": 3},
+        {"noise": "white"},
+        {"noise": "coloured"},
+        {"noise": "coloured", "noise_exponent": 2.0},
+        {"noise_knots": 4},
+        {"antithetic": True},
+    ],
+    ids=str,
+)
+def test_every_noise_drives_to_the_goal_in_its_own_way(noise):
+    def drive(**changed):
+        updates, state = _drive(Mppi(dataclasses.replace(CONFIG, **changed)), 100)
+        return np.array([update.command for update in updates]), state
+
+    commands, state = drive(**noise)
+    assert (commands != drive()[0]).any()
+    # 5 s at 1.2 m/s at most; the goal is 4.1 m away. White noise, which cancels, creeps.
+    assert np.hypot(*(state[:2] - GOAL)) < (3.8 if noise.get("noise") == "white" else 0.4)
 
 
 def test_cuda_that_cannot_be_had_is_an_error_and_auto_says_why(monkeypatch):
