@@ -5,8 +5,10 @@ Williams et al. 2017, "Information theoretic MPC for model-based reinforcement l
 """
 
 import dataclasses
+import functools
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +22,7 @@ from geoaccel_ros.control.plan import resample, weighted_mean
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
 from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
 from geoaccel_ros.control.systems import load_system
-from geoaccel_ros.control.weights import importance_weights
+from geoaccel_ros.control.weights import Weights, elite_weights, importance_weights
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,27 @@ class MppiConfig(Configuration):
         maximum=3.0,
     )
     antithetic: bool = parameter(False, "Half of the samples are the negatives of the others.")
+    weighting: str = parameter(
+        "mppi",
+        "Weights fall exponentially with the cost, or are equal for the elites (CEM).",
+        choices=("mppi", "cem"),
+    )
     ess_fraction: float = parameter(
         0.03,
         "Share of the samples that should count in the average; the temperature follows from it.",
+        minimum=0.0001,
+        maximum=1.0,
+    )
+    temperature: float = parameter(
+        0.0, "Temperature of the weights, in the unit of the costs; 0 solves for it.", minimum=0.0
+    )
+    temperature_min: float = parameter(0.0, "Smallest temperature that is solved for.", minimum=0.0)
+    temperature_max: float = parameter(
+        0.0, "Largest temperature that is solved for; 0: any.", minimum=0.0
+    )
+    elite_fraction: float = parameter(
+        0.03,
+        "Share of the samples that are elites of the cross-entropy method.",
         minimum=0.0001,
         maximum=1.0,
     )
@@ -82,7 +102,11 @@ class MppiUpdate:
     controls : np.ndarray
         (T, U) float64: the plan, its row i for i * dt after the update's stamp.
     ess, temperature : float
-        Effective sample size and the temperature that it was met with.
+        Effective sample size and the temperature that it was met with; 0 where none took part.
+    log_eta : float
+        Logarithm of the sum of the weights before they were normalised, when the best has 1.
+    at_bound : bool
+        Whether the effective sample size misses its target because the temperature is at a bound.
     min_cost, mean_cost : float
         Of the samples that counted.
     collided_fraction : float
@@ -98,6 +122,8 @@ class MppiUpdate:
     controls: np.ndarray
     ess: float
     temperature: float
+    log_eta: float
+    at_bound: bool
     min_cost: float
     mean_cost: float
     collided_fraction: float
@@ -156,6 +182,7 @@ class Mppi:
         self._sampler = Sampler(
             config.samples, _noise_basis(config), config.sigma, config.seed, config.antithetic
         )
+        self._weigh = _weighting(config)
         self._costs = np.empty(config.samples, np.float32)
         self._crashed = np.empty(config.samples, bool)
         self._lock = threading.Lock()
@@ -257,7 +284,7 @@ class Mppi:
         self._stamp = stamp
 
         collided = float(np.mean(self._crashed))
-        weights = importance_weights(self._costs, ~self._crashed, self._config.ess_fraction)
+        weights = self._weigh(self._costs, ~self._crashed)
         if weights is None:
             reason = "every rollout collides" if collided else "no rollout has a finite cost"
             return self._no_plan(state, reason, collided)
@@ -273,6 +300,8 @@ class Mppi:
             controls=controls.copy(),
             ess=weights.ess,
             temperature=weights.temperature,
+            log_eta=weights.log_eta,
+            at_bound=weights.at_bound,
             min_cost=float(counted.min()),
             mean_cost=float(counted.mean()),
             collided_fraction=collided,
@@ -382,6 +411,8 @@ class Mppi:
             controls=self._plan.copy(),
             ess=0.0,
             temperature=0.0,
+            log_eta=float("nan"),
+            at_bound=False,
             min_cost=float("nan"),
             mean_cost=float("nan"),
             collided_fraction=collided,
@@ -419,6 +450,11 @@ def _check(config: MppiConfig, controls: tuple[str, ...]) -> None:
         )
     if config.noise_order == 2:
         raise ConfigurationError("parameter 'noise_order' is 2, must be 0, 1 or 3")
+    if 0.0 < config.temperature_max < config.temperature_min:
+        raise ConfigurationError(
+            f"parameter 'temperature_min' is {config.temperature_min:g}, must be at most "
+            f"temperature_max, {config.temperature_max:g}"
+        )
 
 
 def _noise_basis(config: MppiConfig) -> np.ndarray:
@@ -427,6 +463,17 @@ def _noise_basis(config: MppiConfig) -> np.ndarray:
     if config.noise == "coloured":
         return coloured_basis(config.horizon, config.noise_exponent)
     return knot_basis(config.horizon, config.noise_knots, config.noise_order)
+
+
+def _weighting(config: MppiConfig) -> Callable[[np.ndarray, np.ndarray], Weights | None]:
+    if config.weighting == "cem":
+        return functools.partial(elite_weights, elite_fraction=config.elite_fraction)
+    return functools.partial(
+        importance_weights,
+        ess_fraction=config.ess_fraction,
+        temperature=config.temperature,
+        bounds=(config.temperature_min, config.temperature_max or math.inf),
+    )
 
 
 def _float32_tuple(values: np.ndarray) -> tuple:

@@ -1,5 +1,6 @@
-"""Importance weights of rollouts from their costs."""
+"""Weights of rollouts from their costs."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,25 +8,47 @@ import numpy as np
 # The temperature is sought between these multiples of the mean cost above the best.
 _LOWEST, _HIGHEST = 1e-6, 1e3
 _HALVINGS = 40
+# A target that is met less closely than this was not met.
+_MET = 0.01
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights (K,) float64 that sum to one, their effective sample size and temperature."""
+    """What an average takes of each sample.
+
+    Attributes
+    ----------
+    values : np.ndarray
+        (K,) float64 that sum to one.
+    ess : float
+        Effective sample size, 1 / sum(values^2) (Kish 1965).
+    temperature : float
+        That of the weights; 0 where none took part.
+    log_eta : float
+        Logarithm of the sum of the weights before they were normalised, when the best has 1.
+    at_bound : bool
+        Whether the effective sample size misses its target because the temperature is at a bound.
+    """
 
     values: np.ndarray
     ess: float
     temperature: float
+    log_eta: float
+    at_bound: bool
 
 
 def importance_weights(
-    costs: np.ndarray, usable: np.ndarray, ess_fraction: float
+    costs: np.ndarray,
+    usable: np.ndarray,
+    ess_fraction: float,
+    temperature: float = 0.0,
+    bounds: tuple[float, float] = (0.0, math.inf),
 ) -> Weights | None:
     """Return weights exp(-(cost - lowest) / temperature), normalised.
 
-    Information-theoretic MPPI (Williams et al. 2018), with the temperature solved so that the
-    effective sample size, 1 / sum(w^2) (Kish 1965), meets a share of the usable samples: a fixed
-    one would fit only one scale of the costs.
+    Information-theoretic MPPI (Williams et al. 2018). Unless it is given, the temperature is solved
+    so that the effective sample size meets a share of the usable samples: a fixed one fits only one
+    scale of the costs.
 
     Parameters
     ----------
@@ -35,11 +58,15 @@ def importance_weights(
         (K,) bool: samples that may get a weight. Of these, those with a non-finite cost get none.
     ess_fraction : float
         Wanted effective sample size as a share of the usable samples; at least one sample.
+    temperature : float
+        In the unit of the costs; 0 to solve for it.
+    bounds : tuple of float
+        Smallest and largest temperature that is solved for, in the unit of the costs.
 
     Returns
     -------
     Weights or None
-        None if no sample is usable. Uniform, with temperature 0, if all costs are equal.
+        None if no sample is usable. Uniform if all costs are equal: then no temperature is sought.
     """
     usable = usable & np.isfinite(costs)
     count = int(np.count_nonzero(usable))
@@ -47,20 +74,52 @@ def importance_weights(
         return None
     excess = np.asarray(costs, np.float64)[usable]
     excess -= excess.min()
-    scale = float(excess.mean())
+    target = max(1.0, ess_fraction * count)
+    sought = temperature == 0.0 and excess.any()
+    if sought:
+        temperature = min(max(_solve_temperature(excess, target), bounds[0]), bounds[1])
+    # The best one's exponent is 0, so that the sum neither overflows nor vanishes.
+    weights = np.exp(-excess / temperature) if temperature else np.ones(count)
+    eta = weights.sum()
+    ess = float(eta**2 / (weights @ weights))
     values = np.zeros(len(costs))
-    if scale == 0.0:
-        values[usable] = 1.0 / count
-        return Weights(values, float(count), 0.0)
-    temperature = _solve_temperature(excess, scale, max(1.0, ess_fraction * count))
-    weights = np.exp(-excess / temperature)
-    weights /= weights.sum()
-    values[usable] = weights
-    return Weights(values, 1.0 / float(weights @ weights), temperature)
+    values[usable] = weights / eta
+    missed = bool(sought and abs(ess - target) > _MET * target)
+    return Weights(values, ess, float(temperature), math.log(eta), missed)
 
 
-def _solve_temperature(excess: np.ndarray, scale: float, target: float) -> float:
+def elite_weights(costs: np.ndarray, usable: np.ndarray, elite_fraction: float) -> Weights | None:
+    """Return equal weights for the samples of least cost, and none for the others.
+
+    The cross-entropy method (Rubinstein 1999). Samples that cost the same as the worst elite are
+    elites too, so that the order of the samples does not matter.
+
+    Parameters
+    ----------
+    costs, usable : np.ndarray
+        As :func:`importance_weights` takes them.
+    elite_fraction : float
+        Elites as a share of the usable samples; at least one sample.
+
+    Returns
+    -------
+    Weights or None
+        None if no sample is usable.
+    """
+    usable = usable & np.isfinite(costs)
+    count = int(np.count_nonzero(usable))
+    if count == 0:
+        return None
+    wanted = max(1, round(elite_fraction * count))
+    worst = np.partition(costs[usable], wanted - 1)[wanted - 1]
+    elites = usable & (costs <= worst)
+    number = int(np.count_nonzero(elites))
+    return Weights(elites / number, float(number), 0.0, math.log(number), False)
+
+
+def _solve_temperature(excess: np.ndarray, target: float) -> float:
     """Return the temperature whose effective sample size is ``target``; it grows with it."""
+    scale = float(excess.mean())
     low, high = np.log(_LOWEST * scale), np.log(_HIGHEST * scale)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

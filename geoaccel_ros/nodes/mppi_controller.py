@@ -373,7 +373,8 @@ class _Pose:
 def _condition(update: MppiUpdate) -> Status:
     values = {
         "ess": f"{update.ess:.1f}",
-        "temperature": f"{update.temperature:.4g}",
+        "temperature": f"{update.temperature:.4g}" + (" (at its bound)" if update.at_bound else ""),
+        "log eta": f"{update.log_eta:.4g}",
         "minimum cost": f"{update.min_cost:.4g}",
         "mean cost": f"{update.mean_cost:.4g}",
         "collided [%]": f"{100 * update.collided_fraction:.1f}",

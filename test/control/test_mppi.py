@@ -272,6 +272,28 @@ def test_unknown_system_is_named_and_a_wrong_sigma_refused():
         Mppi(dataclasses.replace(CONFIG, sigma=(0.3,)))
     with pytest.raises(ConfigurationError, match="noise_order.* 2, must be 0, 1 or 3"):
         Mppi(dataclasses.replace(CONFIG, noise_order=2))
+    with pytest.raises(ConfigurationError, match="temperature_min.* 2, must be at most.* 1"):
+        Mppi(dataclasses.replace(CONFIG, temperature_min=2.0, temperature_max=1.0))
+
+
+def test_weights_are_those_that_were_asked_for():
+    def first(**changed):
+        mppi = Mppi(dataclasses.replace(CONFIG, **changed))
+        return mppi.update(AT_REST, GOAL, 0.0), mppi.rollouts(256)[1]
+
+    solved, weights = first()
+    assert not solved.at_bound
+    assert solved.log_eta == pytest.approx(-np.log(weights[0]), rel=1e-9)
+    fixed, _ = first(temperature=3.0)
+    assert (fixed.temperature, fixed.at_bound) == (3.0, False)
+    for name, factor in (("temperature_min", 2.0), ("temperature_max", 0.5)):
+        bound = factor * solved.temperature
+        bounded, _ = first(**{name: bound})
+        assert bounded.temperature == bound and bounded.at_bound
+        assert (bounded.ess > solved.ess) == (factor > 1.0)
+    elites, weights = first(weighting="cem", elite_fraction=0.05)
+    assert (elites.ess, elites.temperature) == (13.0, 0.0)  # of 256
+    np.testing.assert_allclose(weights[:14], [1.0 / 13.0] * 13 + [0.0])
 
 
 @pytest.mark.parametrize(
@@ -284,10 +306,12 @@ def test_unknown_system_is_named_and_a_wrong_sigma_refused():
         {"noise": "coloured", "noise_exponent": 2.0},
         {"noise_knots": 4},
         {"antithetic": True},
+        {"temperature": 0.5},
+        {"weighting": "cem"},
     ],
     ids=str,
 )
-def test_every_noise_drives_to_the_goal_in_its_own_way(noise):
+def test_every_noise_and_weighting_drives_to_the_goal_in_its_own_way(noise):
     def drive(**changed):
         updates, state = _drive(Mppi(dataclasses.replace(CONFIG, **changed)), 100)
         return np.array([update.command for update in updates]), state
