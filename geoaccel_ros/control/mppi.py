@@ -4,6 +4,7 @@ Williams et al. 2017, "Information theoretic MPC for model-based reinforcement l
 "Information-theoretic model predictive control: theory and applications to autonomous driving".
 """
 
+import collections
 import dataclasses
 import functools
 import math
@@ -21,6 +22,7 @@ from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.plan import resample, weighted_mean
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
 from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
+from geoaccel_ros.control.smoothing import limit_plan, past_commands, smoothing_matrix
 from geoaccel_ros.control.systems import load_system
 from geoaccel_ros.control.weights import Weights, elite_weights, importance_weights
 
@@ -77,6 +79,15 @@ class MppiConfig(Configuration):
         minimum=0.0001,
         maximum=1.0,
     )
+    smoothing_window: int = parameter(
+        0, "The plan is smoothed over so many of its steps, an odd number; 0: not.", minimum=0
+    )
+    smoothing_order: int = parameter(
+        2, "Order of the polynomials that smooth it.", minimum=0, maximum=9
+    )
+    rate_limits: tuple[float, ...] = parameter(
+        (), "Largest change of each control a second; 0, or none given: any.", minimum=0.0
+    )
     command_delay: float = parameter(
         0.05,
         "Time from sending a command until the robot acts on it.",
@@ -111,6 +122,8 @@ class MppiUpdate:
         Of the samples that counted.
     collided_fraction : float
         Share of the samples that met an obstacle.
+    plan_age : float
+        Age of the plan that was improved, s; nan if it was begun anew.
     ok : bool
         False if there is no plan to follow: then the command is the system's safe one.
     reason : str
@@ -127,6 +140,7 @@ class MppiUpdate:
     min_cost: float
     mean_cost: float
     collided_fraction: float
+    plan_age: float
     ok: bool
     reason: str
 
@@ -135,9 +149,9 @@ class Mppi:
     """A controller of one robot.
 
     An update samples perturbations of the plan, clamps the perturbed plans to the limits, rolls
-    them out, weights them by cost, averages them (clamped as they were rolled out), clamps the
-    average and sends its first control. The plan carries a stamp: the next update first re-samples
-    it to its own time, so that any control period works.
+    them out, weights them by cost, averages them (clamped as they were rolled out), smooths the
+    average, holds it to the limits and sends its first control. The plan carries a stamp: the next
+    update first re-samples it to its own time, so that any control period works.
 
     Its methods may be called from several threads.
 
@@ -183,6 +197,12 @@ class Mppi:
             config.samples, _noise_basis(config), config.sigma, config.seed, config.antithetic
         )
         self._weigh = _weighting(config)
+        self._smoothing = None
+        if config.smoothing_window:
+            self._smoothing = smoothing_matrix(
+                config.horizon, config.smoothing_window, config.smoothing_order
+            )
+        self._rates = np.array(config.rate_limits or np.zeros(len(config.sigma)), float)
         self._costs = np.empty(config.samples, np.float32)
         self._crashed = np.empty(config.samples, bool)
         self._lock = threading.Lock()
@@ -232,7 +252,9 @@ class Mppi:
             When the command is sent, s. A stamp before the last one drops the plan.
         """
         with self._lock:
-            return self._update(np.asarray(state, float), np.asarray(goal, float), stamp)
+            update = self._update(np.asarray(state, float), np.asarray(goal, float), stamp)
+            self._remember(stamp, update.command)
+            return update
 
     def rollouts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return trajectories of the last update, the ones of most weight first.
@@ -264,11 +286,14 @@ class Mppi:
             self._plan = self._stopped()
             self._stamp: float | None = None
             self._command = np.zeros(len(self.system.control))
+            self._sent: collections.deque[tuple[float, np.ndarray]] = collections.deque()
             self._last = None
             self._sampler.reset()
 
     def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
         self._last = None
+        age = self._age(stamp)
+        self._stamp = stamp
         count = len(self.system.goal)
         if state.shape != (len(self.system.state),) or not np.isfinite(state).all():
             return self._no_plan(
@@ -277,11 +302,11 @@ class Mppi:
         if goal.ndim != 1 or len(goal) < count or not np.isfinite(goal[:count]).all():
             return self._no_plan(state, f"goal {goal} is not {count} finite numbers")
 
-        plan = self._plan_at(stamp)
+        dt = self._config.dt
+        plan = self._stopped() if age is None else resample(self._plan, dt, age)
         noise = self._sample(plan)
         problem, origin = self._problem(state, goal[:count], plan, noise)
         self._rollouts.run(problem, self._costs, self._crashed)
-        self._stamp = stamp
 
         collided = float(np.mean(self._crashed))
         weights = self._weigh(self._costs, ~self._crashed)
@@ -289,14 +314,17 @@ class Mppi:
             reason = "every rollout collides" if collided else "no rollout has a finite cost"
             return self._no_plan(state, reason, collided)
 
+        elapsed = dt if age is None else age
+        controls = self._choose(problem, weights.values, self._past(stamp), elapsed)
+        if controls is None:
+            return self._no_plan(state, "every plan within the limits of rate collides", collided)
         self._last = problem, weights.values, origin
-        controls, predicted = self._choose(problem, weights.values, origin)
         self._plan = controls
         self._command = controls[0].copy()
         counted = self._costs[weights.values > 0.0]
         return MppiUpdate(
             command=controls[0].copy(),
-            plan=predicted,
+            plan=self._states(self._alone(problem, controls), 0, origin),
             controls=controls.copy(),
             ess=weights.ess,
             temperature=weights.temperature,
@@ -305,18 +333,33 @@ class Mppi:
             min_cost=float(counted.min()),
             mean_cost=float(counted.mean()),
             collided_fraction=collided,
+            plan_age=math.nan if age is None else age,
             ok=True,
             reason="",
         )
 
-    def _plan_at(self, stamp: float) -> np.ndarray:
-        """Return the plan (T, U) for ``stamp``; a stopped one where the last one says nothing."""
+    def _age(self, stamp: float) -> float | None:
+        """Return the plan's age in s; None where it says nothing about ``stamp``."""
         if self._stamp is None:
-            return self._stopped()
+            return None
         age = stamp - self._stamp
-        if not 0.0 <= age <= self._config.horizon * self._config.dt:
-            return self._stopped()
-        return resample(self._plan, self._config.dt, age)
+        return age if 0.0 <= age <= self._config.horizon * self._config.dt else None
+
+    def _remember(self, stamp: float, command: np.ndarray) -> None:
+        """Keep what was sent as long as smoothing looks back."""
+        while self._sent and self._sent[-1][0] >= stamp:
+            self._sent.pop()  # of a time that was set back
+        self._sent.append((stamp, command.copy()))
+        oldest = stamp - self._config.smoothing_window * self._config.dt
+        while len(self._sent) > 1 and self._sent[1][0] <= oldest:
+            self._sent.popleft()
+
+    def _past(self, stamp: float) -> np.ndarray | None:
+        """Return the commands that smoothing continues, a step apart; None if there is none."""
+        if self._smoothing is None:
+            return None
+        sent = self._sent or [(stamp, self._command)]
+        return past_commands(sent, stamp, self._config.dt, self._config.smoothing_window // 2)
 
     def _stopped(self) -> np.ndarray:
         safe = np.clip(self._maneuvers[0].astype(float), *self.limits)
@@ -374,24 +417,42 @@ class Mppi:
         return self._detour
 
     def _choose(
-        self, problem: Problem, weights: np.ndarray, origin: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the new plan (T, U) and its states (T+1, X): the mean, or the best sample.
+        self, problem: Problem, weights: np.ndarray, past: np.ndarray | None, elapsed: float
+    ) -> np.ndarray | None:
+        """Return the new plan (T, U): the mean, or the best sample, smoothed and within limits.
 
         Between two good ways around an obstacle their mean runs into it; then the best sample is
-        the plan.
+        the plan. Smoothing is left out where it leads into an obstacle. Samples know no limits of
+        rate: None if these leave no plan that is free.
         """
         lower, upper = (limit.astype(np.float32) for limit in self.limits)
         mean = weighted_mean(problem.plan, problem.noise, lower, upper, weights)
-        controls = np.clip(mean, *self.limits)
-        best = int(np.argmin(np.where(weights > 0.0, self._costs, np.inf)))
-        chosen = self._alone(problem, controls)
+        k = int(np.argmin(np.where(weights > 0.0, self._costs, np.inf)))
+        sample = np.clip(problem.plan + problem.noise[:, :, k], *self.limits)
+        for history in (past, None):
+            best = self._finish(sample, history, elapsed)
+            unchanged = np.array_equal(best, sample)
+            best_cost = self._costs[k] if unchanged else self._cost(problem, best)
+            if best_cost < np.inf:
+                break
+        controls = self._finish(mean, past, elapsed)
+        cost = self._cost(problem, controls)
+        if min(cost, best_cost) == np.inf:
+            return None
+        return controls if cost <= best_cost else best
+
+    def _finish(self, controls: np.ndarray, past: np.ndarray | None, elapsed: float) -> np.ndarray:
+        """Return controls (T, U) smoothed, unless ``past`` is None, and held to the limits."""
+        if past is not None:
+            controls = self._smoothing @ np.concatenate((past, controls))
+        dt = self._config.dt
+        return limit_plan(controls, self._command, *self.limits, self._rates, elapsed, dt)
+
+    def _cost(self, problem: Problem, controls: np.ndarray) -> np.float32:
+        """Return the cost of ``controls`` (T, U); infinite if it is not finite or they crash."""
         cost, crashed = np.empty(1, np.float32), np.empty(1, bool)
-        self._cpu.run(chosen, cost, crashed)
-        if crashed[0] or not cost[0] <= self._costs[best]:
-            controls = np.clip(problem.plan + problem.noise[:, :, best], *self.limits)
-            chosen = self._alone(problem, controls)
-        return controls.astype(float), self._states(chosen, 0, origin)
+        self._cpu.run(self._alone(problem, controls), cost, crashed)
+        return cost[0] if np.isfinite(cost[0]) and not crashed[0] else np.float32(np.inf)
 
     def _alone(self, problem: Problem, controls: np.ndarray) -> Problem:
         """Return the problem whose only sample is ``controls`` (T, U)."""
@@ -416,6 +477,7 @@ class Mppi:
             min_cost=float("nan"),
             mean_cost=float("nan"),
             collided_fraction=collided,
+            plan_age=math.nan,
             ok=False,
             reason=reason,
         )
@@ -455,6 +517,7 @@ def _check(config: MppiConfig, controls: tuple[str, ...]) -> None:
             f"parameter 'temperature_min' is {config.temperature_min:g}, must be at most "
             f"temperature_max, {config.temperature_max:g}"
         )
+    _check_smoothing(config, controls)
 
 
 def _noise_basis(config: MppiConfig) -> np.ndarray:
@@ -463,6 +526,26 @@ def _noise_basis(config: MppiConfig) -> np.ndarray:
     if config.noise == "coloured":
         return coloured_basis(config.horizon, config.noise_exponent)
     return knot_basis(config.horizon, config.noise_knots, config.noise_order)
+
+
+def _check_smoothing(config: MppiConfig, controls: tuple[str, ...]) -> None:
+    window, order = config.smoothing_window, config.smoothing_order
+    if window and not window % 2:
+        raise ConfigurationError(f"parameter 'smoothing_window' is {window}, must be odd, or 0")
+    if window // 2 >= config.horizon:
+        raise ConfigurationError(
+            f"parameter 'smoothing_window' is {window}, must be less than twice the horizon, "
+            f"{config.horizon}"
+        )
+    if window and order >= window:
+        raise ConfigurationError(
+            f"parameter 'smoothing_order' is {order}, must be less than smoothing_window, {window}"
+        )
+    if len(config.rate_limits) not in (0, len(controls)):
+        raise ConfigurationError(
+            f"parameter 'rate_limits' has {len(config.rate_limits)} values, must have one for each "
+            f"of {', '.join(controls)}, or none"
+        )
 
 
 def _weighting(config: MppiConfig) -> Callable[[np.ndarray, np.ndarray], Weights | None]:

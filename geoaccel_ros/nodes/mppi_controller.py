@@ -378,6 +378,7 @@ def _condition(update: MppiUpdate) -> Status:
         "minimum cost": f"{update.min_cost:.4g}",
         "mean cost": f"{update.mean_cost:.4g}",
         "collided [%]": f"{100 * update.collided_fraction:.1f}",
+        "plan age [ms]": f"{1e3 * update.plan_age:.0f}",
     }
     if update.ok:
         return Status(diagnostics.OK, "driving", values)

@@ -297,6 +297,82 @@ def test_weights_are_those_that_were_asked_for():
 
 
 @pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"smoothing_window": 4}, "smoothing_window.* 4, must be odd, or 0"),
+        ({"smoothing_window": 61}, "smoothing_window.* 61, must be less than twice the horizon"),
+        ({"smoothing_window": 3, "smoothing_order": 3}, "smoothing_order.* 3, must be less than"),
+        ({"rate_limits": (1.0,)}, "rate_limits.* 1 values, must have one for each of v_command"),
+    ],
+)
+def test_smoothing_and_limits_of_rate_that_do_not_fit_are_refused(changed, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Mppi(dataclasses.replace(CONFIG, **changed))
+
+
+@pytest.mark.parametrize("window", [0, 7])
+@pytest.mark.parametrize("period", [0.03, 0.1, 0.25])
+def test_limits_of_rate_hold_from_command_to_command_and_within_plans(window, period):
+    rates = np.array([0.8, 2.0])
+    mppi = Mppi(
+        dataclasses.replace(
+            CONFIG, smoothing_window=window, rate_limits=tuple(rates), sigma=(2.0, 2.0)
+        )
+    )
+    updates, _ = _drive(mppi, 30, goal=np.array([-2.0, 3.0]), period=period)
+    commands = np.array([update.command for update in updates])
+    # Of the first one the period is not known: it counts as a step.
+    durations = np.append(CONFIG.dt, np.full(29, period))[:, None]
+    change = np.abs(np.diff(commands, axis=0, prepend=0.0))
+    assert (change <= rates * durations + 1e-9).all()
+    assert (change > 0.99 * rates * durations).any(axis=0).all()
+    for update in updates:
+        change = np.abs(np.diff(update.controls, axis=0))
+        assert (change <= rates * CONFIG.dt + 1e-9).all()
+        assert (update.controls >= mppi.limits[0]).all()
+        assert (update.controls <= mppi.limits[1]).all()
+
+
+def test_smoothing_takes_most_of_the_jitter_from_white_noise_and_none_of_the_way():
+    def drive(window):
+        # Without a cost of its change nothing else keeps the command from jittering.
+        mppi = Mppi(
+            dataclasses.replace(CONFIG, noise="white", smoothing_window=window),
+            parameters=Parameters(change_weight=0.0),
+        )
+        updates, state = _drive(mppi, 80)
+        commands = np.array([update.command for update in updates])
+        return np.abs(np.diff(commands, axis=0)).mean(axis=0), np.hypot(*(state[:2] - GOAL))
+
+    (rough, rough_distance), (smooth, smooth_distance) = drive(0), drive(9)
+    assert (smooth < 0.5 * rough).all()
+    assert smooth_distance < rough_distance + 0.2 < 0.8
+
+
+def test_limits_of_rate_that_leave_no_free_plan_are_told():
+    # At 1.2 m/s, 1.1 m before the margin: braking at once is free, letting go slowly is not.
+    occupied = np.zeros((101, 101), bool)
+    occupied[:, 65:] = True
+    for rates, ok in (((0.0, 0.0), True), ((0.3, 0.0), False)):
+        mppi = Mppi(dataclasses.replace(CONFIG, rate_limits=rates))
+        mppi.set_obstacles(_field(occupied))
+        mppi._command = np.array([1.2, 0.0])
+        update = mppi.update(np.array([0.0, 0.0, 0.0, 1.2, 0.0]), np.array([0.5, 0.0]), 0.0)
+        assert update.ok == ok
+    assert update.reason == "every plan within the limits of rate collides"
+    np.testing.assert_array_equal(update.command, [0.0, 0.0])
+    assert len(mppi.rollouts(5)[0]) == 0
+
+
+def test_the_age_of_the_plan_is_told():
+    mppi = Mppi(CONFIG)
+    ages = [mppi.update(AT_REST, GOAL, stamp).plan_age for stamp in (7.0, 7.05, 7.3, 5.0, 50.0)]
+    np.testing.assert_allclose(ages, [np.nan, 0.05, 0.25, np.nan, np.nan], atol=1e-9)
+    mppi.update(np.full(5, np.nan), GOAL, 50.1)
+    assert mppi.update(AT_REST, GOAL, 50.2).plan_age == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
     "noise",
     [
         {"noise_order": 0},
@@ -308,10 +384,13 @@ def test_weights_are_those_that_were_asked_for():
         {"antithetic": True},
         {"temperature": 0.5},
         {"weighting": "cem"},
+        {"smoothing_window": 9},
+        {"smoothing_window": 9, "smoothing_order": 4},
+        {"rate_limits": (1.0, 2.0)},
     ],
     ids=str,
 )
-def test_every_noise_and_weighting_drives_to_the_goal_in_its_own_way(noise):
+def test_every_parameter_of_the_update_drives_to_the_goal_in_its_own_way(noise):
     def drive(**changed):
         updates, state = _drive(Mppi(dataclasses.replace(CONFIG, **changed)), 100)
         return np.array([update.command for update in updates]), state
