@@ -159,7 +159,8 @@ class Mppi:
     ----------
     config : MppiConfig
     system : str
-        Name of the robot model in :mod:`geoaccel_ros.control.systems`.
+        The robot model: a bundled one's name, a module (``package.module``) or a file
+        (``/path/robot.py``), as :mod:`geoaccel_ros.control.systems` describes it.
     parameters : Configuration, optional
         The system's own ``Parameters``; its defaults if not given.
 
@@ -191,8 +192,9 @@ class Mppi:
         self._p = self.system.pack(parameters)
         self._p64 = self.system.pack(parameters, np.float64)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
-        self._maneuvers = np.array(self.system.maneuvers(parameters), np.float32)
-        self._clearance_limit = self.system.clearance_limit(parameters)
+        self._maneuvers = self.system.tried_controls(parameters)
+        if self.system.is_planar:
+            self._clearance_limit = self.system.clearance_limit(parameters)
         self._sampler = Sampler(
             config.samples, _noise_basis(config), config.sigma, config.seed, config.antithetic
         )
@@ -276,7 +278,17 @@ class Mppi:
             return np.array([self._states(problem, k, origin) for k in best]), weights[best]
 
     def set_obstacles(self, field: DistanceField) -> None:
-        """Use these obstacles from the next update on."""
+        """Use these obstacles from the next update on.
+
+        Raises
+        ------
+        ConfigurationError
+            If the system knows none: it defines no clearance_limit.
+        """
+        if not self.system.is_planar:
+            raise ConfigurationError(
+                f"system '{self.system.name}' knows no obstacles: it defines no clearance_limit"
+            )
         with self._lock:
             self._field = field
 
@@ -285,7 +297,7 @@ class Mppi:
         with self._lock:
             self._plan = self._stopped()
             self._stamp: float | None = None
-            self._command = np.zeros(len(self.system.control))
+            self._command = self._plan[0].copy()
             self._sent: collections.deque[tuple[float, np.ndarray]] = collections.deque()
             self._last = None
             self._sampler.reset()
@@ -377,20 +389,15 @@ class Mppi:
     def _problem(
         self, state: np.ndarray, goal: np.ndarray, plan: np.ndarray, noise: np.ndarray
     ) -> tuple[Problem, np.ndarray]:
-        """Return the rollouts' problem relative to the robot, and that origin (X,)."""
-        position = state[:2]
+        """Return the rollouts' problem and the origin (X,) that it is relative to."""
         origin = np.zeros_like(state)
-        origin[:2] = position
         relative_goal = goal.copy()
-        relative_goal[:2] -= position
+        detours, limit = self._field, 0.0
+        if self.system.is_planar:
+            origin[:2] = state[:2]
+            relative_goal[:2] -= state[:2]
+            detours, limit = self._detour_to(goal), self._clearance_limit_at(state[:2])
         lower, upper = self.limits
-        # A robot that is already too near (the map is noisy, obstacles move) must be able to leave:
-        # then only coming nearer still is a crash. The tolerance is a fraction of a cell. Not so
-        # where the obstacle is deep inside the robot, or in its centre's own cell: no way is known
-        # to lead out, and from there a step may pass through. Nothing is allowed then: it stops.
-        here = float(self._field.at(position)[0])
-        deep = here < max(0.5 * self._clearance_limit, self._field.resolution)
-        limit = self._clearance_limit if deep else min(self._clearance_limit, here - 0.02)
         problem = Problem(
             start=_float32_tuple(state - origin),
             control_before=_float32_tuple(self._command),
@@ -401,12 +408,22 @@ class Mppi:
             upper=_float32_tuple(upper),
             p=self._p,
             field=self._field,
-            detour=self._detour_to(goal),
-            origin=position,
+            detour=detours,
+            origin=origin[:2],
             clearance_limit=np.float32(limit),
             dt=np.float32(self._config.dt),
         )
         return problem, origin
+
+    def _clearance_limit_at(self, position: np.ndarray) -> float:
+        """Return the distance in m below which a rollout from ``position`` has crashed."""
+        # A robot that is already too near (the map is noisy, obstacles move) must be able to leave:
+        # then only coming nearer still is a crash. The tolerance is a fraction of a cell. Not so
+        # where the obstacle is deep inside the robot, or in its centre's own cell: no way is known
+        # to lead out, and from there a step may pass through. Nothing is allowed then: it stops.
+        here = float(self._field.at(position)[0])
+        deep = here < max(0.5 * self._clearance_limit, self._field.resolution)
+        return self._clearance_limit if deep else min(self._clearance_limit, here - 0.02)
 
     def _detour_to(self, goal: np.ndarray) -> DistanceField:
         """Return the detours to a goal; computed when the goal or the obstacles have changed."""

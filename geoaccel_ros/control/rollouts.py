@@ -39,7 +39,7 @@ class Problem:
         The system's parameters, packed as float32.
     field, detour : DistanceField
         Distance to obstacles, and how far the way to the goal exceeds the straight line; their
-        origins are absolute.
+        origins are absolute. Nothing looks at them where the system is not planar.
     origin : np.ndarray
         (2,) float64, m: what start, goal and the rollouts are relative to.
     clearance_limit : np.float32
@@ -126,10 +126,27 @@ class CpuRollouts:
 @functools.cache
 def _device_functions(system: System) -> tuple[Callable, Callable]:
     step = device_function(system.step)
+    clamped_controls = _clamped_controls(len(system.control))
+    make_rollout = _planar_rollout if system.is_planar else _free_rollout
+    rollout = make_rollout(system, step, clamped_controls)
+
+    def trace(k, plan, noise, setup, states):
+        x, _, _, lower, upper, p = setup[:6]
+        dt = setup[9]
+        for t in range(states.shape[0]):
+            for i in range(states.shape[1]):
+                states[t, i] = x[i]
+            if t < plan.shape[0]:
+                x = step(x, clamped_controls(plan, noise, lower, upper, t, k), p, dt)
+
+    return numba.njit(inline="always")(rollout), trace
+
+
+def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+    """Return the rollout of a robot on a plane, which obstacles end and a detour lengthens."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
     grid_value = device_function(interpolate)
-    clamped_controls = _clamped_controls(len(system.control))
     crash_cost = np.float32(CRASH_COST)
     far = np.float32(FAR)
     no_detour = np.float32(0.0)
@@ -158,16 +175,26 @@ def _device_functions(system: System) -> tuple[Callable, Callable]:
             u_before = u
         return cost + terminal(x, goal, near, further, p), False
 
-    def trace(k, plan, noise, setup, states):
-        x, _, _, lower, upper, p = setup[:6]
-        dt = setup[9]
-        for t in range(states.shape[0]):
-            for i in range(states.shape[1]):
-                states[t, i] = x[i]
-            if t < plan.shape[0]:
-                x = step(x, clamped_controls(plan, noise, lower, upper, t, k), p, dt)
+    return rollout
 
-    return numba.njit(inline="always")(rollout), trace
+
+def _free_rollout(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+    """Return the rollout of a system that knows no obstacles; the grids are not looked at."""
+    running = device_function(system.running)
+    terminal = device_function(system.terminal)
+
+    def rollout(k, plan, noise, field, detour, setup):
+        x, u_before, goal, lower, upper, p = setup[:6]
+        dt = setup[9]
+        cost = np.float32(0.0)
+        for t in range(plan.shape[0]):
+            u = clamped_controls(plan, noise, lower, upper, t, k)
+            x = step(x, u, p, dt)
+            cost += dt * running(x, u, u_before, goal, p)
+            u_before = u
+        return cost + terminal(x, goal, p), False
+
+    return rollout
 
 
 def _clamped_controls(count: int) -> Callable:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from geoaccel_ros.control.detour import detour
-from geoaccel_ros.control.distance_field import DistanceField, distances_to
+from geoaccel_ros.control.distance_field import DistanceField, distances_to, empty_field
 from geoaccel_ros.control.rollouts import CRASH_COST, Problem
 from geoaccel_ros.control.systems import diff_drive, load_system
 
@@ -106,3 +106,51 @@ def reference(posed):
     final += p.final_speed_weight * (v**2 + w**2) / (1 + distance**2)
     cost += np.where(crashed, 0.0, final)
     return np.array(states), cost, crashed, closest
+
+
+def free_problem(name, seed, samples=64, horizon=40):
+    """Return rollouts of a system that knows no obstacles, from a state far from rest."""
+    system = load_system(name)
+    parameters = system.parameters()
+    rng = np.random.default_rng(seed)
+    start = rng.normal(0.0, 1.0, len(system.state))
+    attitude = [component.startswith("q") for component in system.state]
+    start[attitude] /= np.linalg.norm(start[attitude])
+    lower, upper = (np.array(limit) for limit in system.limits(parameters))
+    plan = rng.uniform(lower, upper, (horizon, len(lower)))
+    noise = rng.normal(0.0, 0.3, (horizon, len(lower), samples)) * (upper - lower)[:, None]
+    return Problem(
+        start=float32_tuple(start),
+        control_before=float32_tuple(0.5 * (lower + upper)),
+        goal=float32_tuple(rng.normal(0.0, 1.0, len(system.goal))),
+        plan=plan.astype(np.float32),
+        noise=noise.astype(np.float32),
+        lower=float32_tuple(lower),
+        upper=float32_tuple(upper),
+        p=system.pack(parameters),
+        field=empty_field(),
+        detour=empty_field(),
+        origin=np.zeros(2),
+        clearance_limit=np.float32(0.0),
+        dt=np.float32(0.02),
+    )
+
+
+def free_reference(name, posed):
+    """Return the costs (K,) of those rollouts by the system's own functions, in float64."""
+    system = load_system(name)
+    p = type(posed.p)(*(float(value) for value in posed.p))
+    goal, dt = _float64_tuple(posed.goal), float(posed.dt)
+    costs = []
+    for noise in posed.noise.transpose(2, 0, 1).astype(float):
+        x, before, cost = _float64_tuple(posed.start), _float64_tuple(posed.control_before), 0.0
+        for u in np.clip(posed.plan + noise, posed.lower, posed.upper):
+            x = system.step(x, tuple(u), p, dt)
+            cost += dt * system.running(x, tuple(u), before, goal, p)
+            before = tuple(u)
+        costs.append(cost + system.terminal(x, goal, p))
+    return np.array(costs)
+
+
+def _float64_tuple(values):
+    return tuple(float(value) for value in values)

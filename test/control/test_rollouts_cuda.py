@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 from numba import cuda
-from rollout_problems import SYSTEM, problem, reference
+from rollout_problems import SYSTEM, free_problem, problem, reference
 
 from geoaccel_ros.backend import BackendError
 from geoaccel_ros.control.mppi import Mppi, MppiConfig
 from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.control.rollouts_cuda import CudaRollouts, compile_to_ptx
+from geoaccel_ros.control.systems import available, load_system
 
 needs_gpu = pytest.mark.skipif(not cuda.is_available(), reason="no CUDA device")
 
@@ -18,6 +19,11 @@ def test_compiles_without_a_gpu(compute_capability):
     ptx = compile_to_ptx(SYSTEM, compute_capability)
     assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
     assert ".visible .entry" in ptx
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_system_is_compiled_in_float32_alone(name):
+    ptx = compile_to_ptx(load_system(name), (8, 7))
     # Nothing is promoted to float64, where a GPU is slow: every constant of the model is float32.
     assert "cvt.f64.f32" not in ptx and "add.f64" not in ptx and "add.rn.f64" not in ptx
 
@@ -40,6 +46,23 @@ def test_cuda_equals_cpu_and_the_reference(yaw):
     free = clear_cut & ~crashed
     np.testing.assert_allclose(costs[free], expected[free], rtol=2e-5, atol=2e-4)
     np.testing.assert_allclose(costs[free], exact[free], rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("name", [name for name in available() if not load_system(name).is_planar])
+@pytest.mark.parametrize(("horizon", "tolerance"), [(1, 1e-5), (40, 1e-4)])
+def test_cuda_equals_cpu_for_systems_without_obstacles(name, horizon, tolerance):
+    system = load_system(name)
+    posed = free_problem(name, seed=1, horizon=horizon)
+    samples = posed.noise.shape[2]
+    cpu = CpuRollouts(system, 1)
+    costs, expected = np.empty(samples, np.float32), np.empty(samples, np.float32)
+    crashed, expected_crashed = np.empty(samples, bool), np.empty(samples, bool)
+    CudaRollouts(system, samples, horizon, cpu).run(posed, costs, crashed)
+    cpu.run(posed, expected, expected_crashed)
+    assert not crashed.any() and not expected_crashed.any()
+    np.testing.assert_allclose(costs, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Robot models for MPPI: one module each, found by its name.
+"""Robot models for MPPI: one module each, bundled here or anywhere else.
 
 A module defines, in plain Python that Numba compiles for the CPU and for CUDA alike:
 
@@ -7,33 +7,60 @@ STATE, CONTROL, GOAL : tuple of str
 Parameters : type of Configuration
     Limits, model parameters and weights of the cost terms. The functions get it as ``p``, a named
     tuple of float32 (float64 where a state is predicted).
-limits(p) -> (lower, upper), maneuvers(p) -> controls, clearance_limit(p) -> m
-    Called once, on the host.
+limits(p) -> (lower, upper)
+    Smallest and largest controls. Called once, on the host.
+maneuvers(p) -> controls
+    Optional: constant controls that every update tries beside its noise; the first one is what is
+    safe when there is no plan. Called once, on the host. Without it zero is, within the limits.
 step(x, u, p, dt) -> x
     The state after ``dt`` seconds of control ``u``.
-running(x, u, u_before, goal, clearance, detour, p), terminal(x, goal, clearance, detour, p) -> cost
-    Cost of a second spent in ``x``, and of ending there; ``clearance`` is the distance from the
-    robot's centre to the nearest obstacle, ``detour`` how far the way to the goal exceeds the
-    straight line.
+running(x, u, u_before, goal, p), terminal(x, goal, p) -> cost
+    Cost of a second spent in ``x``, and of ending there.
 
-STATE and GOAL begin with x and y in the frame of the obstacles.
+A robot that drives on a plane among obstacles defines more:
+
+clearance_limit(p) -> m
+    The distance between the robot's centre and the nearest obstacle below which it has crashed.
+running(x, u, u_before, goal, clearance, detour, p), terminal(x, goal, clearance, detour, p) -> cost
+    ``clearance`` is the distance from the robot's centre to the nearest obstacle, ``detour`` how
+    far the way to the goal exceeds the straight line.
+
+Its STATE and GOAL begin with x and y in the frame of the obstacles.
 
 They may call functions and use constants of their module. Compiled, they compute in float32; so
-numbers that take part are written ``2.0``, not ``2``, which Numba would promote to float64.
+numbers that take part are written ``2.0``, not ``2``, which Numba would promote to float64. A state
+of zeros must have a finite cost: controllers are warmed up with it.
 """
 
 import dataclasses
 import functools
 import importlib
+import importlib.util
+import inspect
 import pkgutil
+import sys
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
+
+# What a module must define; the arguments of its functions.
+_CONSTANTS = ("STATE", "CONTROL", "GOAL", "Parameters")
+_FUNCTIONS = {
+    "limits": "p",
+    "step": "x, u, p, dt",
+    "running": "x, u, u_before, goal, p",
+    "terminal": "x, goal, p",
+}
+_PLANAR_FUNCTIONS = _FUNCTIONS | {
+    "running": "x, u, u_before, goal, clearance, detour, p",
+    "terminal": "x, goal, clearance, detour, p",
+}
 
 
 @dataclass(frozen=True)
@@ -46,22 +73,33 @@ class System:
     goal: tuple[str, ...]
     parameters: type[Configuration]
     limits: Callable
-    maneuvers: Callable
-    clearance_limit: Callable
     step: Callable
     running: Callable
     terminal: Callable
+    maneuvers: Callable | None = None
+    clearance_limit: Callable | None = None
+
+    @property
+    def is_planar(self) -> bool:
+        """Whether the robot drives on a plane among obstacles."""
+        return self.clearance_limit is not None
 
     def pack(self, parameters: Configuration, dtype: type = np.float32) -> tuple:
         """Return the parameters as the model's functions take them: a named tuple of ``dtype``."""
         values = dataclasses.astuple(parameters)
         return _parameter_tuple(self)(*(dtype(value) for value in values))
 
+    def tried_controls(self, parameters: Configuration) -> np.ndarray:
+        """Return the maneuvers (N, U) float32, the safe one first."""
+        if self.maneuvers is not None:
+            return np.array(self.maneuvers(parameters), np.float32)
+        safe = np.clip(np.zeros(len(self.control)), *self.limits(parameters))
+        return safe[None].astype(np.float32)
+
 
 @functools.cache
 def _parameter_tuple(system: System) -> type:
-    names = [field.name for field in dataclasses.fields(system.parameters)]
-    return namedtuple(f"{system.name}_parameters", names)
+    return namedtuple("Parameters", [field.name for field in dataclasses.fields(system.parameters)])
 
 
 def available() -> list[str]:
@@ -71,21 +109,66 @@ def available() -> list[str]:
 
 @functools.cache
 def load_system(name: str) -> System:
-    """Return the bundled system of that name.
+    """Return a system by the name of a bundled one, of a module, or of a file.
+
+    Loaded once a process, so that a file that was edited since stays what it was.
+
+    Parameters
+    ----------
+    name : str
+        ``diff_drive``, ``package.module`` or ``/path/robot.py``.
 
     Raises
     ------
     ConfigurationError
-        If there is none; the message names those that exist.
+        If there is none, it cannot be imported, or something is missing in it; the message says
+        which.
     """
+    if name.endswith(".py"):
+        return _system_of(name, _import(name, lambda: _module_of_file(Path(name).resolve())))
+    if "." in name:
+        return _system_of(name, _import(name, lambda: importlib.import_module(name)))
     if name not in available():
-        raise ConfigurationError(
-            unknown_name_message(name, available()).replace("parameter", "system")
-        )
+        known = unknown_name_message(name, available()).replace("parameter", "system")
+        raise ConfigurationError(f"{known}; or give a module (package.module) or a file (robot.py)")
     return _system_of(name, importlib.import_module(f"{__name__}.{name}"))
 
 
+def _import(name: str, load: Callable[[], ModuleType]) -> ModuleType:
+    # Whatever code of others raises, a user is told in a line which system it was.
+    try:
+        return load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"system '{name}' cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    # By its path, a robot.py hides no module of that name.
+    spec = importlib.util.spec_from_file_location(str(path), path)
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by its name.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
 def _system_of(name: str, module: ModuleType) -> System:
+    functions = _PLANAR_FUNCTIONS if hasattr(module, "clearance_limit") else _FUNCTIONS
+    missing = [what for what in (*_CONSTANTS, *functions) if not hasattr(module, what)]
+    if missing:
+        raise ConfigurationError(
+            f"system '{name}' does not define {', '.join(missing)}: {__name__} says what a system "
+            "consists of"
+        )
+    for function, arguments in functions.items():
+        if len(inspect.signature(getattr(module, function)).parameters) != arguments.count(",") + 1:
+            raise ConfigurationError(f"system '{name}': {function} must take ({arguments})")
     return System(
         name,
         module.STATE,
@@ -93,9 +176,9 @@ def _system_of(name: str, module: ModuleType) -> System:
         module.GOAL,
         module.Parameters,
         module.limits,
-        module.maneuvers,
-        module.clearance_limit,
         module.step,
         module.running,
         module.terminal,
+        getattr(module, "maneuvers", None),
+        getattr(module, "clearance_limit", None),
     )

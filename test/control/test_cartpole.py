@@ -1,0 +1,173 @@
+import math
+
+import mujoco
+import numpy as np
+import pytest
+
+from geoaccel_ros.control.compiling import device_function
+from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.systems import cartpole, load_system
+
+SYSTEM = load_system("cartpole")
+P = SYSTEM.pack(SYSTEM.parameters(), np.float64)
+WEIGHTS = [name for name in cartpole.Parameters.__annotations__ if name.endswith("_weight")]
+
+# The cart slides along x; the pole turns about y, from z towards x, and is a point mass.
+MODEL = """
+<mujoco>
+  <worldbody>
+    <body>
+      <inertial pos="0 0 0" mass="{cart_mass}" diaginertia="1 1 1"/>
+      <joint name="rail" type="slide" axis="1 0 0"/>
+      <body>
+        <inertial pos="0 0 {length}" mass="{pole_mass}" diaginertia="1e-12 1e-12 1e-12"/>
+        <joint type="hinge" axis="0 1 0"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail"/></actuator>
+</mujoco>
+"""
+
+
+def _plant(parameters):
+    model = mujoco.MjModel.from_xml_string(MODEL.format(**parameters.as_dict()))
+    return model, mujoco.MjData(model)
+
+
+def _set(data, x, force):
+    data.qpos[:], data.qvel[:], data.ctrl[:] = x[:2], x[2:], force
+
+
+def _random_states(seed, count=200):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform((-2.0, -7.0, -5.0, -15.0), (2.0, 7.0, 5.0, 15.0), (count, 4))
+    return zip(x, rng.uniform(-20.0, 20.0, count), strict=True)
+
+
+@pytest.mark.parametrize(
+    "masses", [{}, {"cart_mass": 0.7, "pole_mass": 0.4, "length": 0.9}, {"pole_mass": 3.0}]
+)
+def test_acceleration_is_mujocos(masses):
+    parameters = cartpole.Parameters(**masses)
+    p = SYSTEM.pack(parameters, np.float64)
+    model, data = _plant(parameters)
+    for x, force in _random_states(seed=1):
+        _set(data, x, force)
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(
+            cartpole.acceleration(tuple(x), (force,), p), data.qacc, rtol=1e-6, atol=1e-6
+        )
+
+
+def test_a_step_is_mujocos_semi_implicit_euler():
+    model, data = _plant(SYSTEM.parameters())
+    model.opt.timestep = 0.02
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    for x, force in _random_states(seed=2):
+        _set(data, x, force)
+        mujoco.mj_step(model, data)
+        np.testing.assert_allclose(
+            SYSTEM.step(tuple(x), (force,), P, 0.02), [*data.qpos, *data.qvel], rtol=1e-6
+        )
+
+
+def test_upright_it_falls_as_fast_as_its_equation_says():
+    x = (0.0, 1e-6, 0.0, 0.0)
+    angles = []
+    for _ in range(1500):
+        x = SYSTEM.step(x, (0.0,), P, 0.001)
+        angles.append(x[1])
+    # theta = theta_0 cosh(r t), r^2 = (mc + mp) g / (l mc); the cart goes the other way.
+    assert math.log(angles[1499] / angles[999]) / 0.5 == pytest.approx(4.646, abs=0.003)
+    assert x[0] < 0.0
+
+
+def test_float32_equals_float64_at_every_angle():
+    step = device_function(SYSTEM.step)
+    p = SYSTEM.pack(SYSTEM.parameters())
+    for angle in np.radians(np.arange(-720.0, 721.0, 3.0)).astype(np.float32):
+        x = tuple(np.float32(value) for value in (0.7, angle, -1.3, 6.0))
+        found = step(x, (np.float32(-13.0),), p, np.float32(0.02))
+        expected = SYSTEM.step(tuple(np.float64(value) for value in x), (-13.0,), P, 0.02)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_cost_of_an_angle_is_resolved_near_upright():
+    running = device_function(SYSTEM.running)
+    values = {name: 0.0 for name in WEIGHTS} | {"angle_weight": 1.0}
+    p = SYSTEM.pack(cartpole.Parameters(**values))
+    zero = np.float32(0.0)
+    cost = running((zero, np.float32(1e-3), zero, zero), (zero,), (zero,), (zero,), p)
+    # 1 - cos in float32 has only steps of 6e-8 here.
+    assert cost == pytest.approx(5e-7, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weight", "x", "u", "u_before", "expected"),
+    [
+        ("angle_weight", (0.0, 0.0, 0.0, 0.0), 0.0, 0.0, 0.0),
+        ("angle_weight", (0.0, math.pi / 2, 0.0, 0.0), 0.0, 0.0, 1.0),
+        ("angle_weight", (0.0, -math.pi, 0.0, 0.0), 0.0, 0.0, 2.0),
+        ("angle_weight", (0.0, 4 * math.pi, 0.0, 0.0), 0.0, 0.0, 0.0),
+        ("position_weight", (2.5, 0.0, 0.0, 0.0), 0.0, 0.0, 4.0),
+        ("v_weight", (0.0, 0.0, -3.0, 0.0), 0.0, 0.0, 9.0),
+        ("w_weight", (0.0, 0.0, 0.0, -3.0), 0.0, 0.0, 9.0),
+        ("force_weight", (0.0, 0.0, 0.0, 0.0), -4.0, 9.0, 16.0),
+        ("change_weight", (0.0, 0.0, 0.0, 0.0), -4.0, 1.0, 25.0),
+        ("rail_weight", (1.9, 0.0, 0.0, 0.0), 0.0, 0.0, 0.0),
+        ("rail_weight", (-2.25, 0.0, 0.0, 0.0), 0.0, 0.0, 0.25),
+    ],
+)
+def test_running_cost_of_one_term(weight, x, u, u_before, expected):
+    values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0, "rail_half_length": 2.0}
+    p = SYSTEM.pack(cartpole.Parameters(**values), np.float64)
+    assert SYSTEM.running(x, (u,), (u_before,), (0.5,), p) == pytest.approx(expected, abs=1e-12)
+
+
+def test_final_cost():
+    p = SYSTEM.pack(cartpole.Parameters(final_angle_weight=3.0), np.float64)
+    assert SYSTEM.terminal((9.0, math.pi / 3, 9.0, 9.0), (0.5,), p) == pytest.approx(1.5, abs=1e-12)
+
+
+def _upright_since(system, seed):
+    """Swing MuJoCo's pole up for 4 s; return since when (s) it stood for 1 s, None if never."""
+    mppi = Mppi(
+        MppiConfig(
+            samples=512,
+            horizon=50,
+            dt=0.02,
+            sigma=(5.0,),
+            command_delay=0.0,
+            seed=seed,
+            backend="cpu",
+        ),
+        system,
+    )
+    model, data = _plant(SYSTEM.parameters())
+    model.opt.timestep = 0.002
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    _set(data, (0.0, math.pi, 0.0, 0.0), 0.0)
+    stood = 0
+    for i in range(200):
+        state = np.array([*data.qpos, *data.qvel])
+        data.ctrl[:] = mppi.update(state, np.zeros(1), 0.02 * i).command
+        mujoco.mj_step(model, data, 10)
+        stood = stood + 1 if abs(math.remainder(data.qpos[1], 2 * math.pi)) < 0.1 else 0
+        if stood == 50:
+            return 0.02 * (i - 49)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_swings_mujocos_pole_up(seed):
+    assert _upright_since("cartpole", seed) is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_does_not_swing_it_up_with_the_sign_of_gravity_wrong(seed, tmp_path):
+    source = open(cartpole.__file__, encoding="utf-8").read()
+    assert source.count("GRAVITY = 9.81") == 1
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(source.replace("GRAVITY = 9.81", "GRAVITY = -9.81"), encoding="utf-8")
+    assert _upright_since(str(wrong), seed) is None

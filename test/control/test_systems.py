@@ -1,0 +1,181 @@
+"""What a system's module must define, and where it may lie."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from rollout_problems import free_problem, free_reference, problem
+
+from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.control.distance_field import empty_field
+from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.rollouts import CpuRollouts
+from geoaccel_ros.control.systems import available, load_system
+
+PUCK = '''
+"""A puck on a line, with a cliff at x = 1."""
+
+from dataclasses import dataclass
+
+from geoaccel_ros.config import Configuration, parameter
+
+STATE = ("x", "v")
+CONTROL = ("force",)
+GOAL = ("x",)
+
+CLIFF = 1.0
+
+
+@dataclass(frozen=True)
+class Parameters(Configuration):
+    mass: float = parameter(2.0, "Mass.", unit="kg", minimum=0.1)
+    force_least: float = parameter(-4.0, "Least force.", unit="N")
+    cliff_weight: float = parameter(1000.0, "Cost of a second at a metre beyond the cliff.")
+
+
+def limits(p):
+    return (p.force_least,), (4.0,)
+
+
+def step(x, u, p, dt):
+    v = x[1] + dt * u[0] / p.mass
+    return x[0] + dt * v, v
+
+
+def _beyond(x):
+    return max(x[0] - CLIFF, 0.0)
+
+
+def running(x, u, u_before, goal, p):
+    off = x[0] - goal[0]
+    return off * off + x[1] * x[1] + p.cliff_weight * _beyond(x)
+
+
+def terminal(x, goal, p):
+    return 10.0 * x[1] * x[1]
+'''
+CONFIG = MppiConfig(
+    samples=256, horizon=40, dt=0.05, sigma=(2.0,), command_delay=0.0, backend="cpu"
+)
+
+
+@pytest.fixture
+def puck(tmp_path):
+    path = tmp_path / "puck.py"
+    path.write_text(PUCK, encoding="utf-8")
+    return path
+
+
+def _drive(mppi, goal, updates=100):
+    state = np.zeros(2)
+    for i in range(updates):
+        update = mppi.update(state, np.array([goal]), 0.05 * i)
+        assert update.ok and update.plan.shape == (41, 2)
+        state = mppi.predict(state, 0.05 * i, [(0.0, update.command)], 0.05 * (i + 1))
+    return state
+
+
+def test_a_robot_is_added_as_a_file(puck):
+    mppi = Mppi(CONFIG, str(puck))
+    np.testing.assert_allclose(_drive(mppi, goal=-3.0), [-3.0, 0.0], atol=0.1)
+    # What it is told of places is true: positions are not relative to the robot.
+    mppi.reset()
+    np.testing.assert_allclose(_drive(mppi, goal=2.0), [1.0, 0.0], atol=0.1)
+
+
+def test_a_robot_is_added_as_a_module(puck, tmp_path, monkeypatch):
+    package = tmp_path / "added_robots"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    puck.rename(package / "puck.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    system = load_system("added_robots.puck")
+    assert system.state == ("x", "v") and not system.is_planar
+    assert system.step((1.0, 2.0), (3.0,), system.pack(system.parameters()), 0.5) == (2.375, 2.75)
+
+
+def test_without_maneuvers_zero_is_safe_within_the_limits(puck):
+    system = load_system(str(puck))
+    lost = np.array([np.nan, 0.0])
+    assert Mppi(CONFIG, str(puck)).update(lost, np.zeros(1), 0.0).command == 0.0
+    parameters = system.parameters(force_least=1.5)
+    mppi = Mppi(CONFIG, str(puck), parameters)
+    assert mppi.update(lost, np.zeros(1), 0.0).command == 1.5
+
+
+def test_obstacles_are_refused_by_a_system_that_knows_none(puck):
+    with pytest.raises(ConfigurationError, match="puck.py' knows no obstacles.*clearance_limit"):
+        Mppi(CONFIG, str(puck)).set_obstacles(empty_field())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def step(", "def stepp(", "does not define step: "),
+        ("CONTROL = ", "CONTROLS = ", "does not define CONTROL: "),
+        (
+            "def limits(p):",
+            "def clearance_limit(p):\n    return 1.0\n\n\ndef limits(p):",
+            r"running must take \(x, u, u_before, goal, clearance, detour, p\)",
+        ),
+        ("def terminal(x, goal, p):", "def terminal(x, p):", r"terminal must take \(x, goal, p\)"),
+        ("from dataclasses", "from dataclazzes", "cannot be imported: ModuleNotFoundError: .*zzes"),
+        ("def limits(p):", "def limits(p:", "cannot be imported: SyntaxError: "),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(puck, old, new, message):
+    assert PUCK.count(old) == 1
+    puck.write_text(PUCK.replace(old, new), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=f"system '{puck}'.*{message}") as raised:
+        load_system(str(puck))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("/nowhere/robot.py", "FileNotFoundError"),
+        ("nowhere.robot", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("cartpol", "did you mean 'cartpole'"),
+    ],
+)
+def test_what_does_not_exist_is_named(name, message):
+    with pytest.raises(ConfigurationError, match=f"{name}.*{message}"):
+        load_system(name)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if not load_system(name).is_planar])
+def test_float32_rollouts_equal_float64_ones(name):
+    posed = free_problem(name, seed=1)
+    costs, crashed = _run(load_system(name), posed)
+    assert not crashed.any()
+    # 40 steps of 1e-7 each, which a pole that falls may multiply.
+    np.testing.assert_allclose(costs, free_reference(name, posed), rtol=1e-4)
+
+
+def test_where_there_are_no_obstacles_a_planar_system_is_like_any_other(tmp_path):
+    path = tmp_path / "free.py"
+    path.write_text(
+        "from geoaccel_ros.control.systems.diff_drive import *\n"
+        "from geoaccel_ros.control.systems.diff_drive import running as planar_running\n"
+        "from geoaccel_ros.control.systems.diff_drive import terminal as planar_terminal\n"
+        "del clearance_limit\n"
+        "def running(x, u, u_before, goal, p):\n"
+        "    return planar_running(x, u, u_before, goal, 100.0, 0.0, p)\n"
+        "def terminal(x, goal, p):\n"
+        "    return planar_terminal(x, goal, 100.0, 0.0, p)\n",
+        encoding="utf-8",
+    )
+    posed = problem(seed=5, yaw=0.3)
+    # These lie 100 m away.
+    posed = dataclasses.replace(posed, field=empty_field(), detour=empty_field())
+    planar, crashed = _run(load_system("diff_drive"), posed)
+    assert not crashed.any()
+    np.testing.assert_allclose(_run(load_system(str(path)), posed)[0], planar, rtol=1e-6)
+
+
+def _run(system, posed):
+    samples = posed.noise.shape[2]
+    costs, crashed = np.empty(samples, np.float32), np.empty(samples, bool)
+    CpuRollouts(system, 1).run(posed, costs, crashed)
+    return costs, crashed
