@@ -1,0 +1,188 @@
+import mujoco
+import numpy as np
+import pytest
+
+from geoaccel_ros.control.compiling import device_function
+from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.systems import load_system, quadrotor
+
+SYSTEM = load_system("quadrotor")
+PARAMETERS = quadrotor.Parameters(mass=1.3, inertia_x=0.012, inertia_y=0.017, inertia_z=0.025)
+P = SYSTEM.pack(PARAMETERS, np.float64)
+WEIGHTS = [name for name in quadrotor.Parameters.__annotations__ if name.endswith("_weight")]
+
+MODEL = """
+<mujoco>
+  <worldbody>
+    <body>
+      <freejoint/>
+      <inertial pos="0 0 0" mass="{mass}" diaginertia="{inertia_x} {inertia_y} {inertia_z}"/>
+      <site name="centre"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor site="centre" gear="0 0 1 0 0 0"/>
+    <motor site="centre" gear="0 0 0 1 0 0"/>
+    <motor site="centre" gear="0 0 0 0 1 0"/>
+    <motor site="centre" gear="0 0 0 0 0 1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def _plant(parameters, timestep=0.002):
+    model = mujoco.MjModel.from_xml_string(MODEL.format(**parameters.as_dict()))
+    model.opt.timestep = timestep
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    return model, mujoco.MjData(model)
+
+
+def _set(data, x, u):
+    """MuJoCo has the same order within, but positions before all speeds."""
+    data.qpos[:] = (*x[:3], *x[6:10])
+    data.qvel[:] = (*x[3:6], *x[10:])
+    data.ctrl[:] = u
+
+
+def _state(data):
+    return np.array([*data.qpos[:3], *data.qvel[:3], *data.qpos[3:], *data.qvel[3:]])
+
+
+def _random_states(seed, count=200):
+    """States with attitudes from all of the rotations."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0.0, 3.0, (count, 13))
+    x[:, 6:10] /= np.linalg.norm(x[:, 6:10], axis=1, keepdims=True)
+    u = rng.uniform((0.0, -0.5, -0.5, -0.1), (20.0, 0.5, 0.5, 0.1), (count, 4))
+    return list(zip(x, u, strict=True))
+
+
+def _at(x=0.0, y=0.0, z=0.0, v=(0.0, 0.0, 0.0), q=(1.0, 0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0)):
+    return (x, y, z, *v, *q, *w)
+
+
+def test_acceleration_is_mujocos():
+    model, data = _plant(PARAMETERS)
+    for x, u in _random_states(seed=1):
+        _set(data, x, u)
+        mujoco.mj_forward(model, data)
+        found = quadrotor.acceleration(tuple(x), tuple(u), P)
+        np.testing.assert_allclose(found, data.qacc, rtol=1e-6, atol=1e-6)
+
+
+def test_steps_are_of_second_order():
+    model, data = _plant(PARAMETERS, timestep=0.001)
+    errors = {0.04: [], 0.02: [], 0.01: []}
+    for start, u in _random_states(seed=2, count=20):
+        _set(data, start, u)
+        mujoco.mj_step(model, data, 200)
+        for dt, found in errors.items():
+            x = tuple(start)
+            for _ in range(round(0.2 / dt)):
+                x = SYSTEM.step(x, tuple(u), P, dt)
+            found.append(np.abs(x - _state(data)).max())
+    coarse, middle, fine = (np.mean(found) for found in errors.values())
+    assert fine < 2e-3
+    assert 3.5 < coarse / middle < 4.5 and 3.5 < middle / fine < 4.5
+
+
+def test_the_quaternion_stays_a_unit_one_in_float32():
+    step = device_function(SYSTEM.step)
+    p = SYSTEM.pack(PARAMETERS)
+    rng = np.random.default_rng(3)
+    # As measured: off by a percent, which two steps take back.
+    x = tuple(np.float32(value) for value in _at(q=(1.01, 0.0, 0.0, 0.0), w=(5.0, -8.0, 3.0)))
+    for i in range(2000):
+        u = tuple(np.float32(value) for value in rng.normal(0.0, (9.0, 0.2, 0.2, 0.1)))
+        x = step(x, u, p, np.float32(0.02))
+        assert i < 1 or np.linalg.norm(x[6:10]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_turning_at_a_constant_rate_is_exact():
+    # About a principal axis nothing precesses: after half a turn about z, however few the steps.
+    x = _at(w=(0.0, 0.0, np.pi))
+    for _ in range(4):
+        x = SYSTEM.step(x, (P.mass * quadrotor.GRAVITY, 0.0, 0.0, 0.0), P, 0.25)
+    np.testing.assert_allclose(x, _at(q=(0.0, 0.0, 0.0, 1.0), w=(0.0, 0.0, np.pi)), atol=1e-9)
+
+
+def test_float32_equals_float64_at_every_attitude():
+    step = device_function(SYSTEM.step)
+    p = SYSTEM.pack(PARAMETERS)
+    for x, u in _random_states(seed=4):
+        x, u = x.astype(np.float32), u.astype(np.float32)
+        found = step(tuple(x), tuple(u), p, np.float32(0.02))
+        expected = SYSTEM.step(tuple(x.astype(float)), tuple(u.astype(float)), P, 0.02)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_hovering_takes_its_weight_and_is_the_safe_command():
+    hover = SYSTEM.maneuvers(PARAMETERS)[0]
+    assert hover == (pytest.approx(1.3 * 9.81), 0.0, 0.0, 0.0)
+    x = _at(1.0, 2.0, 3.0)
+    np.testing.assert_allclose(SYSTEM.step(x, hover, P, 0.02), x, atol=1e-12)
+    assert SYSTEM.step(x, (0.0, 0.0, 0.0, 0.0), P, 0.02)[5] == pytest.approx(-0.1962)
+
+
+HALF = np.sqrt(0.5)
+
+
+@pytest.mark.parametrize(
+    ("weight", "x", "u", "expected"),
+    [
+        ("goal_weight", _at(1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 0.0), 1.0 + 4.0 + 16.0),
+        ("v_weight", _at(v=(1.0, -2.0, 3.0)), (0.0, 0.0, 0.0, 0.0), 14.0),
+        ("tilt_weight", _at(), (0.0, 0.0, 0.0, 0.0), 0.0),
+        ("tilt_weight", _at(q=(HALF, 0.0, 0.0, HALF)), (0.0, 0.0, 0.0, 0.0), 0.0),
+        ("tilt_weight", _at(q=(HALF, HALF, 0.0, 0.0)), (0.0, 0.0, 0.0, 0.0), 1.0),
+        ("tilt_weight", _at(q=(0.0, 0.0, 1.0, 0.0)), (0.0, 0.0, 0.0, 0.0), 2.0),
+        ("w_weight", _at(w=(1.0, -2.0, 3.0)), (0.0, 0.0, 0.0, 0.0), 14.0),
+        ("thrust_weight", _at(), (9.81 + 3.0, 0.0, 0.0, 0.0), 9.0),
+        ("torque_weight", _at(), (0.0, 0.3, -0.4, 0.1), 0.26),
+    ],
+)
+def test_running_cost_of_one_term(weight, x, u, expected):
+    values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0}
+    p = SYSTEM.pack(quadrotor.Parameters(**values), np.float64)
+    before = (5.0, 1.0, 1.0, 1.0)
+    assert SYSTEM.running(x, u, before, (0.0, 0.0, -1.0), p) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        ("final_goal_weight", 21.0),
+        ("final_v_weight", 5.0),
+        ("final_tilt_weight", 1.0),
+        ("final_w_weight", 2.0),
+    ],
+)
+def test_final_cost_of_one_term(weight, expected):
+    values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0}
+    p = SYSTEM.pack(quadrotor.Parameters(**values), np.float64)
+    x = _at(1.0, 2.0, 3.0, v=(0.0, 1.0, 2.0), q=(HALF, 0.0, HALF, 0.0), w=(1.0, 0.0, -1.0))
+    assert SYSTEM.terminal(x, (0.0, 0.0, -1.0), p) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_flies_three_metres_on_mujocos_plant(seed):
+    mppi = Mppi(
+        MppiConfig(
+            samples=1024,
+            horizon=30,
+            dt=0.02,
+            sigma=(2.0, 0.03, 0.03, 0.005),
+            command_delay=0.0,
+            seed=seed,
+            backend="cpu",
+        ),
+        "quadrotor",
+    )
+    model, data = _plant(SYSTEM.parameters())
+    _set(data, _at(), np.zeros(4))
+    goal = np.array([3.0, 0.0, 0.0])
+    for i in range(200):
+        data.ctrl[:] = mppi.update(_state(data), goal, 0.02 * i).command
+        mujoco.mj_step(model, data, 10)
+        # Within 3 s and 5 cm, and it stays there.
+        assert i < 150 or np.linalg.norm(data.qpos[:3] - goal) < 0.05
