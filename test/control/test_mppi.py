@@ -349,6 +349,29 @@ def test_smoothing_takes_most_of_the_jitter_from_white_noise_and_none_of_the_way
     assert smooth_distance < rough_distance + 0.2 < 0.8
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_smoothing_is_left_out_where_it_would_not_stop_in_time(seed):
+    occupied = np.zeros((101, 101), bool)
+    occupied[:, 59:] = True  # 0.47 m to the margin: about one sample in a hundred stops before it
+    mppi = Mppi(dataclasses.replace(CONFIG, seed=seed, smoothing_window=29, smoothing_order=0))
+    mppi.set_obstacles(_field(occupied))
+    mppi._command = np.array([1.2, 0.0])
+    update = mppi.update(np.array([0.0, 0.0, 0.0, 1.2, 0.0]), np.array([0.5, 0.0]), 0.0)
+    assert update.ok and update.collided_fraction > 0.9
+    assert mppi._field.at(update.plan[:, :2]).min() > 0.42
+
+
+def test_commands_are_remembered_as_long_as_smoothing_looks_back_and_not_from_the_future():
+    mppi = Mppi(dataclasses.replace(CONFIG, smoothing_window=3))
+    for stamp in (*0.02 * np.arange(50), 0.45, 0.5):
+        mppi.update(AT_REST, GOAL, stamp)
+    stamps = [stamp for stamp, _ in mppi._sent]
+    assert stamps[-2:] == [0.45, 0.5] and (np.diff(stamps) > 0.0).all()
+    assert len(stamps) < 20
+    mppi.update(AT_REST, GOAL, 0.9)
+    assert mppi._sent[0][0] == 0.5
+
+
 def test_limits_of_rate_that_leave_no_free_plan_are_told():
     # At 1.2 m/s, 1.1 m before the margin: braking at once is free, letting go slowly is not.
     occupied = np.zeros((101, 101), bool)
