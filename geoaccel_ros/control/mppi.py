@@ -233,10 +233,12 @@ class Mppi:
             (X,) as measured at ``stamp``, s.
         commands_sent : sequence of (instant, command)
             When each command was sent, s, in order of time. Those of the last second are enough.
+            If there are none, the robot is taken to be told the safe one.
         now : float
             s, on the same clock.
         """
-        effective = [(sent + self._config.command_delay, u) for sent, u in commands_sent]
+        commands = list(commands_sent) or [(stamp, self._stopped()[0])]
+        effective = [(sent + self._config.command_delay, u) for sent, u in commands]
         until = now + self._config.command_delay
         return delay.predict(self.system, self._p64, state, stamp, effective, until)
 

@@ -164,6 +164,12 @@ def test_final_cost_of_one_term(weight, expected):
     assert SYSTEM.terminal(x, (0.0, 0.0, -1.0), p) == pytest.approx(expected, abs=1e-12)
 
 
+def test_before_the_first_command_it_is_predicted_to_hover():
+    mppi = Mppi(MppiConfig(samples=16, sigma=(1.0, 0.0, 0.0, 0.0), backend="cpu"), "quadrotor")
+    x = np.array(_at(1.0, 2.0, 3.0))
+    np.testing.assert_allclose(mppi.predict(x, 0.0, [], 1.0), x, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_flies_three_metres_on_mujocos_plant(seed):
     mppi = Mppi(
