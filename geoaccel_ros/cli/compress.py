@@ -20,7 +20,7 @@ from geoaccel_ros.compression.codec import (
     DeviceConfig,
     inspect,
 )
-from geoaccel_ros.compression.distortion import distortion
+from geoaccel_ros.compression.distortion import Distortion, distortion
 from geoaccel_ros.pointcloud.files import (
     PointFileError,
     losses,
@@ -126,8 +126,10 @@ def _compress(args: argparse.Namespace) -> int:
         order = codec.order(points, stream)
     except CodecError as error:
         raise UserError(f"'{args.input}': {error}") from None
-    _write(args.stream, stream)
     info = inspect(stream)
+    errors = distortion(points[order], decoded)
+    _check_promise(errors, points, info.step)
+    _write(args.stream, stream)
     count = len(points)
     result = {
         "points": count,
@@ -135,7 +137,7 @@ def _compress(args: argparse.Namespace) -> int:
         "bytes": len(stream),
         "bits_per_point": 8 * len(stream) / count if count else None,
         "ratio": points.nbytes / len(stream),
-        **dataclasses.asdict(distortion(points[order], decoded)),
+        **dataclasses.asdict(errors),
         "mode": info.mode,
         "order_kept": info.order_kept,
         "step": info.step,
@@ -219,6 +221,18 @@ def _check_distinct(source: str, target: str) -> None:
         return
     if is_same:
         raise UserError(f"'{target}' is the input, which would be overwritten: name another output")
+
+
+def _check_promise(errors: Distortion, points: np.ndarray, step: float) -> None:
+    """Refuse a stream whose decoded coordinates are further off than half a step."""
+    reach = [np.abs(points[axis][np.isfinite(points[axis])]).max(initial=0) for axis in "xyz"]
+    rounding = max(float(np.spacing(value)) for value in reach) if step else 0.0
+    if errors.max_error_m > step / 2 + rounding:
+        raise UserError(
+            f"the stream would decode to coordinates that are {errors.max_error_m:.3g} m off, "
+            f"which is more than half a step of {step:g} m: nothing was written; this is a bug, "
+            "please report it with the cloud's layout"
+        )
 
 
 def _read_cloud(path: str) -> tuple[np.ndarray, int]:

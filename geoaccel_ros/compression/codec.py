@@ -495,11 +495,11 @@ class Codec:
         count = cloud.xyz.shape[1]
         is_map = count > MOST_OF_SWEEP
         # Of a map they are wanted once the octree is coded.
-        ahead = self._aside.submit(self._scan.lines, cloud, along) if is_map else None
+        ahead = self._aside.submit(self._scan.lines, cloud, along, columns) if is_map else None
 
         @cache
         def found() -> Lines:
-            return ahead.result() if ahead else self._scan.lines(cloud, along)
+            return ahead.result() if ahead else self._scan.lines(cloud, along, columns)
 
         @cache
         def cells() -> tuple[np.ndarray, np.ndarray]:

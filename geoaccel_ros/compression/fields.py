@@ -213,6 +213,10 @@ class Columns:
             for name, step in steps.items()
         }
 
+    def is_exact(self, name: str) -> bool:
+        """Tell whether a field is kept bit for bit."""
+        return not self._steps.get(name, 0.0)
+
     def sequences(self, name: str, taken: np.ndarray | None = None) -> list[Sequence]:
         """Return a field's sequences in the order of the cloud, or of the points that are taken.
 

@@ -67,10 +67,11 @@ class ScanMode:
         self._fields = fields
         self._stage = stage
 
-    def lines(self, cloud: Cloud, grid: Grid) -> Lines:
+    def lines(self, cloud: Cloud, grid: Grid, columns: Columns) -> Lines:
         """Return the order in which :meth:`encode` codes a cloud."""
         with self._stage("lines"):
-            return lines.find(cloud.xyz, _keys(cloud.points, cloud.finite), grid.step)
+            keys = _keys(cloud.points, cloud.finite, columns)
+            return lines.find(cloud.xyz, keys, grid.step)
 
     def cells(self, cloud: Cloud, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates (3, F) in cells from the grid's origin, as float64 and as int32."""
@@ -114,7 +115,7 @@ class ScanMode:
         rest = points[:0] if cloud.finite is None else points[~cloud.finite]
         header = _header(MODE_SCAN, cloud, grid, len(rest))
         if plan is None:
-            found = self.lines(cloud, grid)
+            found = self.lines(cloud, grid, columns)
             plan = self.plan(*self.cells(cloud, grid), found, grid.step)
         found, cells = plan.lines, plan.cells
         with self._stage("scan"):
@@ -140,7 +141,7 @@ class ScanMode:
             limit = 2.0**31 * _LINE_STEP
             inside = np.clip(cloud.xyz.astype(np.float64), -limit, limit)
             cells[:, slice(None) if cloud.finite is None else cloud.finite] = inside / _LINE_STEP
-            found = lines.find(cells, _keys(points, None))
+            found = lines.find(cells, _keys(points, None, columns))
         header = _header(MODE_LOSSLESS, cloud, Grid(0.0, (0, 0, 0), 0), 0)
         sections = {"lines": found.stored}
         with self._stage("fields"):
@@ -296,9 +297,12 @@ def _header(mode: int, cloud: Cloud, grid: Grid, rest: int) -> Header:
     return Header(mode, cloud.height, count, count, rest, 0, grid, cloud.points.dtype)
 
 
-def _keys(points: np.ndarray, finite: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return the fields that lines may go by, integers (F,) of the finite points, by name."""
-    names = [name for name in lines.KEYS if name in points.dtype.names]
+def _keys(points: np.ndarray, finite: np.ndarray | None, columns: Columns) -> dict[str, np.ndarray]:
+    """Return the fields that lines may go by, integers (F,) of the finite points, by name.
+
+    A field that is rounded is none: the decoder would find other lines.
+    """
+    names = [name for name in lines.KEYS if name in points.dtype.names and columns.is_exact(name)]
     return _integers({name: points[name] for name in names}, finite)
 
 

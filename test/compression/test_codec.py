@@ -617,3 +617,28 @@ def test_bigger_than_the_limit_only_in_sections_is_refused():
     cautious = Codec(CodecConfig(max_decoded_mib=1))
     with pytest.raises(CodecError, match="more than max_decoded_mib"):
         cautious.encode(np.zeros(20_000, dtype))
+
+
+@pytest.mark.parametrize("key", ["ring", "row"])
+@pytest.mark.parametrize("step", [1, 2, 100])
+@pytest.mark.parametrize("exact", [False, True], ids=["to the step", "lossless"])
+def test_a_rounded_ring_is_no_order_of_the_points(key, step, exact):
+    """The decoder has the rounded rings alone: by the exact ones it would not find the points."""
+    rings, columns = 16, 200
+    ring, column = np.tile(np.arange(rings), columns), np.repeat(np.arange(columns), rings)
+    azimuth = 2 * np.pi * column / columns
+    dtype = [*((axis, "f4") for axis in "xyz"), (key, "u2"), ("intensity", "u1")]
+    points = np.zeros(ring.size, dtype)
+    flat = 5 + ring + 0.1 * np.random.default_rng(3).random(ring.size)
+    points["x"], points["y"] = flat * np.cos(azimuth), flat * np.sin(azimuth)
+    points["z"], points[key], points["intensity"] = 0.3 * ring, ring, column % 50
+    lossless = ("x", "y", "z") if exact else ()
+    for mode in ("auto",) if exact else ("auto", "scan"):
+        codec = Codec(CodecConfig(mode=mode, quantise=(f"{key}={step}",), lossless=lossless))
+        stream = codec.encode(points)
+        decoded, _ = codec.decode(stream)
+        original = points[codec.order(points, stream)]
+        for axis in "xyz":
+            assert np.abs(decoded[axis] - original[axis]).max() <= (0.0 if exact else 0.005001)
+        assert np.abs(decoded[key].astype(int) - original[key]).max() <= step / 2
+        assert (decoded["intensity"] == original["intensity"]).all()
