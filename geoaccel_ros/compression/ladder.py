@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from geoaccel_ros.compression.codec import CodecConfig, EncodingConfig
-from geoaccel_ros.compression.policies import COORDINATES
+from geoaccel_ros.compression.policies import COORDINATES, check_names
 from geoaccel_ros.compression.rate_control import COARSEST_STEP, FINEST_STEP
 from geoaccel_ros.config import ConfigurationError, parameter
 
@@ -48,6 +48,7 @@ class LinkConfig(EncodingConfig):
                 f"max_step ({self.max_step:g} m) is below step ({self.step:g} m): raise it, or "
                 "leave target_bytes_per_s at 0"
             )
+        check_names("optional", self.optional)
         for index, name in enumerate(self.optional):
             if name in COORDINATES or name in self.optional[:index]:
                 wrong = "x, y or z" if name in COORDINATES else f"the field '{name}' twice"

@@ -7,6 +7,7 @@ unit is not guessed, since a wrong one would lose the times. Other floats are bi
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,7 @@ class FieldsConfig(Configuration):
 
     def __post_init__(self):
         super().__post_init__()
+        check_names("lossless", self.lossless)
         steps = self.steps()
         twice = [name for name in self.lossless if name in steps]
         if twice:
@@ -54,7 +56,7 @@ class FieldsConfig(Configuration):
         Raises
         ------
         ConfigurationError
-            If an item is not a name and a positive number, or names a field again.
+            If an item is not a name and a positive number, or names a field again, or x, y or z.
         """
         steps = {}
         for item in self.quantise:
@@ -68,10 +70,23 @@ class FieldsConfig(Configuration):
                     f"parameter 'quantise' has '{item}', must be name=step with a step above 0, as "
                     "intensity=0.5"
                 )
+            if name in COORDINATES:
+                raise ConfigurationError(
+                    f"parameter 'quantise' has '{item}': x, y and z have no steps of their own, "
+                    "they go by 'step'"
+                )
             if name in steps:
                 raise ConfigurationError(f"parameter 'quantise' has the field '{name}' twice")
             steps[name] = step
         return steps
+
+
+def check_names(parameter_name: str, names: tuple[str, ...]) -> None:
+    """Raise ConfigurationError if an item of a list of fields is no name."""
+    if "" in names:
+        raise ConfigurationError(
+            f"parameter '{parameter_name}' has an empty name; for no field: []"
+        )
 
 
 def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
@@ -87,15 +102,14 @@ def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
     Raises
     ------
     CodecError
-        If ``config`` names a field that there is not, x, y or z for a step of its own, packed
-        colours for any, or a step that the field's type does not resolve or whose multiples it does
-        not reach; or if a field shares bytes with one that is rounded.
+        If ``config`` names a field that there is not, packed colours for a step, or a step that the
+        field's type does not resolve or whose multiples it does not reach; or if a field shares
+        bytes with one that is rounded.
     """
     names = points.dtype.names
     wanted = config.steps()
-    for name in (*config.lossless, *wanted):
-        if name not in names:
-            raise CodecError(f"no field '{name}' to keep as told; the cloud has {' '.join(names)}")
+    check_there(names, "lossless", config.lossless)
+    check_there(names, "quantise", wanted)
     steps = {}
     for name in names:
         if name in wanted:
@@ -106,6 +120,16 @@ def field_steps(points: np.ndarray, config: FieldsConfig) -> dict[str, float]:
     rounded = [name for name in COORDINATES if name not in config.lossless]
     _check_overlaps(points.dtype, rounded + [name for name in steps if steps[name]], wanted)
     return steps
+
+
+def check_there(fields: tuple[str, ...], parameter_name: str, names: Iterable[str]) -> None:
+    """Raise CodecError if a parameter names a field that is none of the cloud's."""
+    for name in names:
+        if name not in fields:
+            has = " ".join(fields)
+            raise CodecError(
+                f"no field '{name}' that '{parameter_name}' names; the cloud has {has}"
+            )
 
 
 def is_measure(name: str, dtype: np.dtype) -> bool:
@@ -138,8 +162,6 @@ def _check_overlaps(dtype: np.dtype, rounded: list[str], wanted: dict[str, float
 
 def _check_step(values: np.ndarray, name: str, step: float) -> None:
     """Raise CodecError if a field cannot be rounded to multiples of this step."""
-    if name in COORDINATES:
-        raise CodecError(f"{name} cannot have a step of its own: x, y and z go by 'step'")
     if name.lower() in COLOURS:
         raise CodecError(f"field '{name}' holds packed colours, which cannot be rounded")
     if values.dtype.kind != "f":

@@ -88,6 +88,19 @@ def test_no_name_and_step_is_refused(item):
         FieldsConfig(quantise=(item,))
 
 
+@pytest.mark.parametrize("name", ["x", "y", "z"])
+def test_coordinates_have_no_steps_of_their_own(name):
+    told = f"'quantise' has '{name}=0.1': x, y and z have no steps of their own, they go by 'step'$"
+    with pytest.raises(ConfigurationError, match=told):
+        FieldsConfig(quantise=("intensity=1", f"{name}=0.1"))
+
+
+@pytest.mark.parametrize("names", [("",), ("time", "")])
+def test_an_empty_name_is_refused(names):
+    with pytest.raises(ConfigurationError, match=r"^parameter 'lossless' has an empty name"):
+        FieldsConfig(lossless=names)
+
+
 @pytest.mark.parametrize(
     "config",
     [{"quantise": ("a=1", "a=2")}, {"quantise": ("a=1",), "lossless": ("a",)}],
@@ -100,9 +113,14 @@ def test_a_field_told_twice_is_refused(config):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"lossless": ("intensty",)}, r"no field 'intensty'.* x y z intensity ring rgb far"),
-        ({"quantise": ("curvature=1",)}, r"no field 'curvature'.* x y z intensity ring rgb far"),
-        ({"quantise": ("x=0.1",)}, "x cannot have a step of its own"),
+        (
+            {"lossless": ("intensty",)},
+            "^no field 'intensty' that 'lossless' names; the cloud has x y z intensity ring rgb",
+        ),
+        (
+            {"quantise": ("curvature=1",)},
+            "^no field 'curvature' that 'quantise' names; the cloud has x y z intensity ring rgb",
+        ),
         ({"quantise": ("rgb=0.1",)}, "'rgb' holds packed colours"),
         ({"quantise": ("ring=0.5",)}, "'ring' holds integers"),
         ({"quantise": ("far=0.01",)}, r"'far' reaches 1e\+06, where float32 does not resolve"),
