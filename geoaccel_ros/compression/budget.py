@@ -23,7 +23,7 @@ _ROOM = 0.85
 _PATIENCE = 1.0
 # Seconds between clouds, until there are some.
 _PERIOD = 0.1
-# Clouds whose distances tell their rate.
+# Clouds whose distances tell their rate, and whose sizes tell what all of them take.
 _ARRIVALS = 20
 # What a message takes without points, about.
 _EMPTY_BYTES = 300.0
@@ -138,8 +138,8 @@ class Budget:
     rung : int
         Where the ladder is stood on now.
     short_since : float or None
-        Since when even the last rung has been too much for all clouds to be sent. It is so until
-        all could be for the time of a window.
+        Since when clouds have been left out though they were made as coarse as can be. It is so
+        until all were sent for the time of a window, or of as many as tell the rate.
     """
 
     def __init__(self, bytes_per_s: float, rungs: int, sent: SentBytes):
@@ -153,6 +153,8 @@ class Budget:
         self._periods = collections.deque([_PERIOD], _ARRIVALS)
         self._arrived: float | None = None
         self._fits_since: float | None = None
+        # What each of the last clouds takes on the last rung, sent or not.
+        self._needs: collections.deque[float] = collections.deque(maxlen=_ARRIVALS)
         self._tried = self._short = -math.inf
 
     @property
@@ -168,6 +170,18 @@ class Budget:
         # Of n clouds in a window's length on average, n + 1 may lie within one.
         return _AIM * self.bytes_per_s * WINDOW / (self.rate * WINDOW + 1)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether clouds have been left out for a window's time; one may be larger than others."""
+        since = self.short_since
+        return since is not None and self._short - since >= WINDOW
+
+    @property
+    def needs(self) -> list[float]:
+        """Bytes that the last clouds take on the last rung, or are expected to."""
+        # A copy: diagnostics ask from another thread.
+        return list(self._needs)
+
     def room(self, time: float) -> float:
         """Return the bytes that may be sent at ``time``."""
         return self.bytes_per_s * WINDOW - self.sent.total(time)
@@ -178,20 +192,21 @@ class Budget:
             self._periods.append(time - self._arrived)
         self._arrived = time
         share, room = self.share, self.room(time)
+        if time - self._short > max(WINDOW, _ARRIVALS / self.rate):
+            self.short_since = None
+        self._needs.append(self._sizes.expected(self._last, points))
         self._settle(time, points, share)
         # Of the last rung more must be known than that it saves little.
         known = self._sizes.rung == self._last
         if known and self.rung == self._last and self._sizes.expected(self.rung, points) > share:
-            self._short = time
-            self.short_since = time if self.short_since is None else self.short_since
             if not self._pace.is_due(time):
+                self._leave_out(time)
                 return None
-        elif time - self._short > WINDOW:
-            self.short_since = None
         rung = self._first(self.rung, points, room)
         if self._sizes.expected(rung, points) > room:
             # Even so there is no room; what is expected may be wrong, but not soon again.
             if time - self._tried < WINDOW:
+                self._leave_out(time)
                 return None
         self._tried = time
         return rung
@@ -210,15 +225,24 @@ class Budget:
     def learn(self, rung: int, points: int, size: int) -> None:
         """Learn from a cloud of ``points`` that took ``size`` bytes at ``rung``."""
         self._sizes.learn(rung, points, size)
+        if self._needs:
+            last = self._sizes.expected(self._last, points)
+            self._needs[-1] = size if rung == self._last else last
 
     def admit(self, time: float, size: int) -> bool:
         """Return whether a message of ``size`` bytes is to be sent now."""
         if size > self.room(time):
+            if self._sizes.rung == self._last:
+                self._leave_out(time)
             return False
         self.sent.add(time, size)
         # The rate at which clouds of this size were their share; at least one has a window.
         self._pace.spend(time, WINDOW / max(_AIM * self.bytes_per_s * WINDOW / size - 1, 1.0))
         return True
+
+    def _leave_out(self, time: float) -> None:
+        self._short = time
+        self.short_since = time if self.short_since is None else self.short_since
 
     def _settle(self, time: float, points: int, share: float) -> None:
         """Step down where clouds do not fit, and up where they have fitted for some time."""

@@ -1,5 +1,6 @@
 """A codec that encodes a stream of clouds for a link."""
 
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -8,8 +9,12 @@ from time import monotonic
 import numpy as np
 
 from geoaccel_ros.compression.budget import WINDOW, Budget, SentBytes
-from geoaccel_ros.compression.codec import Codec, CodecError, StreamInfo, inspect
+from geoaccel_ros.compression.codec import Codec, StreamInfo, inspect
 from geoaccel_ros.compression.ladder import LinkConfig, Rung, ladder
+from geoaccel_ros.compression.policies import check_there
+
+# Clouds of the last rung whose sections tell what their bytes are of.
+_TOLD_OF = 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,6 @@ class LinkEncoder:
         self._codec = codec
         self._clock = clock
         self.sent = SentBytes()
-        self._newest: Encoded | None = None
         self._begin(config)
 
     def reconfigure(self, config: LinkConfig) -> None:
@@ -84,10 +88,7 @@ class LinkEncoder:
         budget = self._budget
         if budget is None:
             return self._encode(points, height, 0)
-        for name in self.config.optional:
-            if name not in points.dtype.names:
-                fields = " ".join(points.dtype.names)
-                raise CodecError(f"no field '{name}' that 'optional' names; the cloud has {fields}")
+        check_there(points.dtype.names, "optional", self.config.optional)
         rung = budget.choose(self._clock(), len(points))
         if rung is None:
             return None
@@ -115,36 +116,50 @@ class LinkEncoder:
             "bytes/s out": f"{self.sent.total(now) / WINDOW:.0f}",
         }
         if budget is not None:
-            values["target [B/s]"] = f"{budget.bytes_per_s:.0f}"
+            values["target [B/s]"] = _bytes_text(budget.bytes_per_s)
             values["rung"] = f"{budget.rung} of {len(self._rungs) - 1}"
         return values
 
     def shortage(self) -> str:
         """Return why the budget leaves clouds out and what helps, '' while it does not."""
-        budget, newest = self._budget, self._newest
-        since = None if budget is None else budget.short_since
-        # For less than a window it may be a cloud that was larger than the others.
-        if since is None or newest is None or self._clock() - since < WINDOW:
+        budget = self._budget
+        if budget is None or not budget.is_short:
             return ""
-        name, size = max(newest.info.bytes_by_section.items(), key=lambda item: item[1])
-        part = size / max(len(newest.data), 1)
+        sections: Counter[str] = Counter()
+        # A copy: diagnostics ask from another thread.
+        for bytes_by_section in list(self._coarsest):
+            sections.update(bytes_by_section)
+        if not sections:
+            return ""
+        needs = budget.needs
+        ((name, size),) = sections.most_common(1)
         field = name.removeprefix("field ")
+        remedies = ["a larger target"]
         if field == name:
-            remedy = "a larger max_step"
-        elif field in self.config.steps():
-            remedy = "a larger step of it in 'quantise', its name in 'optional'"
+            remedies.append("a larger max_step")
         else:
-            remedy = "a step for it in 'quantise', its name in 'optional'"
+            article = "a larger step of" if field in self.config.steps() else "a step for"
+            remedies += [f"{article} it in 'quantise'", "its name in 'optional'"]
+        room = WINDOW * budget.bytes_per_s
+        if min(needs) > room:
+            part = "any of"
+        else:
+            part = "all"
+            remedies.append("fewer clouds by max_rate_hz")
         return (
-            f"target_bytes_per_s of {budget.bytes_per_s:.0f} cannot carry all {budget.rate:.1f} "
-            f"clouds a second: the coarsest takes {len(newest.data)} bytes, {part:.0%} of it "
-            f"{name}; what helps is a larger target, {remedy}, or a lower max_rate_hz"
+            f"target_bytes_per_s of {_bytes_text(budget.bytes_per_s)} cannot carry {part} "
+            f"{budget.rate:.1f} clouds a second: at the coarsest they take about "
+            f"{sum(needs) / len(needs):.0f} bytes on average, {max(needs):.0f} at most, where "
+            f"{WINDOW:g} s carry no more than {_bytes_text(room)}; "
+            f"{size / sections.total():.0%} of it is {name}; "
+            f"what helps is {', '.join(remedies[:-1])} or {remedies[-1]}"
         )
 
     def _begin(self, config: LinkConfig) -> None:
         self.config = config
         self._rungs: list[Rung] = ladder(config)
         self._encodings = [rung.encoding(config) for rung in self._rungs]
+        self._coarsest: deque[dict[str, int]] = deque(maxlen=_TOLD_OF)
         target = config.target_bytes_per_s
         self._budget = Budget(target, len(self._rungs), self.sent) if target else None
 
@@ -155,5 +170,12 @@ class LinkEncoder:
             points = points[[name for name in points.dtype.names if name not in dropped]]
         self._codec.reconfigure(self._encodings[rung])
         data = self._codec.encode(points, height)
-        self._newest = Encoded(data, inspect(data), dropped)
-        return self._newest
+        info = inspect(data)
+        if rung == len(self._rungs) - 1:
+            self._coarsest.append(info.bytes_by_section)
+        return Encoded(data, info, dropped)
+
+
+def _bytes_text(value: float) -> str:
+    """Return a number of bytes to read, which a target may hold a part of."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"

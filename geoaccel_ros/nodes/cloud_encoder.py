@@ -76,6 +76,8 @@ class CloudEncoder(ManagedNode):
         self._bytes_in = self._bytes_out = self._points = 0
         self._modes: collections.Counter = collections.Counter()
         self._step = self.config.step
+        # Why the newest cloud was refused; empty if it was not.
+        self._refusal = ""
         self.latencies = {"encode": Latency()}
         self._pace = Pace()
         codec = Codec(CodecConfig(**self.config.subset(DeviceConfig).as_dict()))
@@ -113,10 +115,11 @@ class CloudEncoder(ManagedNode):
     def status(self):
         ratio = self._bytes_in / self._bytes_out if self._bytes_out else 0.0
         bits = 8 * self._bytes_out / self._points if self._points else 0.0
-        shortage = self._encoder.shortage()
+        refusal = self._refusal
+        warning = f"cloud refused: {refusal}" if refusal else self._encoder.shortage()
         return Status(
-            diagnostics.WARN if shortage else diagnostics.OK,
-            shortage or "running",
+            diagnostics.WARN if warning else diagnostics.OK,
+            warning or "running",
             values={
                 "device": self._device_name,
                 # The last cloud's: a target makes it another for each.
@@ -149,8 +152,10 @@ class CloudEncoder(ManagedNode):
             try:
                 self._encode(message)
             except (LayoutError, CodecError) as error:
+                self._refusal = str(error)
                 self.counters.count("refused", reason=str(error))
                 self.get_logger().warning(f"cloud refused: {error}", throttle_duration_sec=5.0)
+                return
             shortage = self._encoder.shortage()
             if shortage:
                 self.get_logger().warning(shortage, throttle_duration_sec=10.0)
@@ -167,6 +172,7 @@ class CloudEncoder(ManagedNode):
         if encoded is None:
             self.counters.count("thinned by budget")
             return
+        self._refusal = ""
         self.latencies["encode"].add(1e3 * (time.perf_counter() - begin))
         compressed = _message_of(message, encoded)
         if not self._encoder.admit(envelope + len(encoded.data)):

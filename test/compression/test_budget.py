@@ -205,6 +205,49 @@ def test_a_budget_that_no_rung_holds_thins_evenly_and_says_since_when():
     assert driver.budget.short_since is None
 
 
+def test_clouds_above_their_share_are_no_shortage_while_all_are_sent():
+    # One rung; every sixth cloud takes more than its share of 13 kB, all of them 61 kB/s.
+    driver = Driver(1e5, 1, lambda rung, points: points)
+    told = 0
+    for index in range(400):
+        driver.cloud(index / 6.6, 7_000 if index % 6 else 20_000)
+        told += driver.budget.is_short
+    assert len(driver.sent) == 400 and driver.thinned == driver.over == told == 0
+    assert driver.budget.short_since is None
+
+
+@pytest.mark.parametrize("rate", [1, 3, 10])
+def test_a_shortage_is_told_after_a_window_and_until_all_are_sent_again(rate):
+    # Each cloud takes what one and a half of their periods carry.
+    driver = Driver(1e5, 1, lambda rung, points: int(1.5e5 / rate))
+    told = []
+    for index in range(60):
+        driver.cloud(index / rate, 1000)
+        told.append((index / rate, driver.budget.is_short))
+    assert 20 <= len(driver.sent) <= 40
+    assert not any(is_short for time, is_short in told if time < WINDOW)
+    assert all(is_short for time, is_short in told if time >= 3 * WINDOW + 6 / rate)
+    driver.size_of = lambda rung, points: 1000
+    driver.run(max(2 * WINDOW, 30 / rate), rate, points=10, begin=60 / rate)
+    assert not driver.budget.is_short
+
+
+def test_what_clouds_need_is_known_of_those_that_were_left_out_too():
+    driver = Driver(1e5, 1, lambda rung, points: 300 + points)
+    for index in range(100):
+        driver.cloud(index / 10, 20_000 if index % 2 else 9_000)
+    assert driver.thinned > 10
+    assert driver.budget.needs == pytest.approx([9_300, 20_300] * 10)
+
+
+def test_needs_are_those_of_the_last_rung():
+    # Of three rungs the first fits: what the last would take is expected.
+    driver = Driver(1e6, 3, law(1.0, 0.5, 0.5)).run(3, 10)
+    assert {rung for *_, rung in driver.sent} == {0}
+    first, needs = 10_300, driver.budget.needs
+    assert len(needs) == 20 and all(2_000 < need < first for need in needs)
+
+
 def test_the_last_rung_is_tried_before_clouds_are_left_out():
     # Nothing is known of it but that the one before is too much.
     driver = Driver(1e6, 3, lambda rung, points: (150_000, 140_000, 60_000)[rung]).run(10, 10)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -132,6 +133,7 @@ def test_a_rung_tells_the_codec_its_part():
         ({"lossless": ("x", "y", "z")}, "lossless x y z leave nothing to"),
         ({"optional": ("x",)}, "'optional' has x, y or z"),
         ({"optional": ("a", "b", "a")}, "'optional' has the field 'a' twice"),
+        ({"optional": ("a", "")}, r"^parameter 'optional' has an empty name; for no field: \[\]$"),
     ],
 )
 def test_what_contradicts_a_target_is_refused(options, message):
@@ -208,10 +210,53 @@ def test_a_target_that_cannot_be_held_is_told_with_its_reason(codec):
     assert link.over <= 1
     told = link.encoder.shortage()
     assert f"target_bytes_per_s of {3 * full} cannot carry all 10.0 clouds a second" in told
-    assert "of it field intensity" in told and "'quantise'" in told and "'optional'" in told
+    size = ENVELOPE + len(link.sent[-1][1].data)
+    assert f"at the coarsest they take about {size} bytes on average, {size} at most" in told
+    assert f"where 2 s carry no more than {6 * full};" in told
+    assert "of it is field intensity" in told
+    assert told.endswith(
+        "what helps is a larger target, a step for it in 'quantise', its name in 'optional' or "
+        "fewer clouds by max_rate_hz"
+    )
     # Not told of a cloud or two.
     link = Link(codec, target_bytes_per_s=3 * full, **last).run(5, points)
     assert link.encoder.shortage() == ""
+
+
+def test_a_shortage_tells_what_all_clouds_take_not_what_the_newest_does(codec):
+    sizes = (1000, 8000)
+    last = dict(mode="scan", max_step=0.0101)
+    small, large = (
+        ENVELOPE + len(Link(codec, **last).run(1, room(count)).sent[0][1].data) for count in sizes
+    )
+    target = 10 * (small + large) / 2 * 0.8
+    link = Link(codec, target_bytes_per_s=target, **last)
+    for index in range(80):
+        link.run(1, room(sizes[index % 2 == 0]))
+    assert link.left_out > 5
+    found = re.search(
+        r"of (\d+) cannot carry all (\S+) clouds a second: at the coarsest they take about (\d+) "
+        r"bytes on average, (\d+) at most, where 2 s carry no more than (\d+);",
+        link.encoder.shortage(),
+    )
+    told, rate, mean, largest, two_seconds = map(float, found.groups())
+    # The newest is a small one; the numbers contradict neither the claim nor each other.
+    assert mean == pytest.approx((small + large) / 2, rel=0.05)
+    # Those that were left out are expected to take as many bytes a point as those that were not.
+    assert largest == pytest.approx(large, rel=0.15)
+    assert rate * mean > told == pytest.approx(target, abs=0.51)
+    assert two_seconds == pytest.approx(2 * told, abs=1)
+
+
+@pytest.mark.parametrize("target", [0.004, 50.0])
+def test_a_target_that_carries_nothing_is_told_as_such(codec, target):
+    link = Link(codec, target_bytes_per_s=target, mode="scan", max_step=0.0101)
+    link.run(60, room(1000)[["x", "y", "z"]])
+    assert not link.sent
+    told = link.encoder.shortage()
+    assert told.startswith(f"target_bytes_per_s of {target:g} cannot carry any of 10.0 clouds")
+    assert told.endswith("what helps is a larger target or a larger max_step")
+    assert link.encoder.values()["target [B/s]"] == f"{target:g}"
 
 
 def test_parameters_change_with_the_next_cloud(codec):

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 from point_cloud_interfaces.msg import CompressedPointCloud2
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
@@ -115,9 +115,52 @@ def test_live_parameters_hold_from_the_next_cloud_on_and_bad_ones_are_refused(no
     relay.points.publish(cloud(9))
     said = relay.said(6)
     assert said["refused"] == "1"
-    assert said["newest reason"].startswith("no field 'tme' to keep as told")
+    assert said["newest reason"].startswith("no field 'tme' that 'lossless' names")
     assert relay.set("lossless", []) == ""
     assert next_cloud().step == 0.5
+    for name, value in ("quantise", ["x=0.1"]), ("lossless", [""]), ("optional", [""]):
+        assert relay.set(name, value).startswith(f"parameter '{name}' has ")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "reason"),
+    [
+        ("lossless", ["foo"], [], "no field 'foo' that 'lossless' names"),
+        ("optional", ["foo"], ["ring"], "no field 'foo' that 'optional' names"),
+        ("target_bits_per_point", 0.01, 0.0, "no step meets bits a point of 0.01"),
+    ],
+)
+def test_a_refused_cloud_is_a_warning_until_one_is_sent(nodes, probe, name, bad, good, reason):
+    target = ["target_bytes_per_s:=1000000.0"] if name == "optional" else []
+    relay = Relay(nodes, probe, *target)
+
+    def state():
+        said = probe.diagnostics("cloud_encoder")
+        return said.get("level"), said.get("message", "")
+
+    relay.send(1, 10)
+    relay.said(1)
+    assert state() == (b"\x00", "running")
+    assert relay.set(name, bad) == ""
+    relay.send(2, 10)
+    assert relay.said(3)["refused"] == "2"
+    level, message = state()
+    assert level == b"\x01" and message.startswith(f"cloud refused: {reason}")
+    assert relay.set(name, good) == ""
+    relay.send(1, 10)
+    assert relay.said(4)["clouds out"] == "2"
+    assert state() == (b"\x00", "running")
+
+
+def test_an_empty_list_in_a_parameter_file_is_as_if_left_out(nodes, probe, tmp_path):
+    path = tmp_path / "parameters.yaml"
+    path.write_text(
+        "/**:\n  ros__parameters: {threads: 1, optional: [], lossless: [], quantise: []}\n"
+    )
+    nodes.start("cloud_encoder", "--params-file", str(path))
+    request = GetParameters.Request(names=["optional", "lossless", "quantise"])
+    values = probe.call(GetParameters, "/cloud_encoder/get_parameters", request).values
+    assert [list(value.string_array_value) for value in values] == [[], [], []]
 
 
 def test_every_cloud_is_accounted_for_and_the_newest_is_sent(nodes, probe):
@@ -244,6 +287,7 @@ def test_qos_is_matched_to_the_offer_where_that_is_asked(nodes, probe, matched):
         process.wait_for_output("asked for BEST_EFFORT, VOLATILE, as it is offered")
     else:
         time.sleep(2.0)
+        wait_for(lambda: "clouds in" in probe.diagnostics("cloud_encoder"), what="diagnostics")
         assert probe.diagnostics("cloud_encoder")["clouds in"] == "0"
 
 
