@@ -106,6 +106,7 @@ def _compress(args: argparse.Namespace) -> int:
     if bag is not None:
         if args.sweep or args.output is not None:
             raise UserError("--sweep and --output are of a cloud in a file: leave them out")
+        _check_outside(args.input, args.stream)
         codec = _codec(config)
         result = compress_bag(bag, Path(args.stream), args.topic, codec, args.json == "-")
         return _report(args, result | {"device": codec.device_name})
@@ -155,6 +156,8 @@ def _decompress(args: argparse.Namespace) -> int:
     if bag is not None and args.level is not None:
         raise UserError("--level is of a stream in a file: leave it out")
     _check_distinct(args.input, args.output)
+    if bag is not None:
+        _check_outside(args.input, args.output)
     codec = _codec(CodecConfig(**configuration(args, DeviceConfig).as_dict()))
     if bag is not None:
         result = decompress_bag(bag, Path(args.output), args.topic, codec, args.json == "-")
@@ -202,6 +205,11 @@ def _bag(args: argparse.Namespace) -> Path | None:
         bag = find_bag(Path(args.input))
     except RecordingError as error:
         raise UserError(str(error)) from None
+    if bag is None and Path(args.input).is_dir():
+        raise UserError(
+            f"'{args.input}' is a folder without a bag (no metadata.yaml, .bag, .db3 or .mcap): "
+            "give a bag or a file"
+        )
     if bag is None and args.topic:
         raise UserError(f"'{args.input}' is no bag and has no topics: leave out --topic")
     return bag
@@ -233,6 +241,18 @@ def _check_promise(errors: Distortion, points: np.ndarray, step: float) -> None:
             f"which is more than half a step of {step:g} m: nothing was written; this is a bug, "
             "please report it with the cloud's layout"
         )
+
+
+def _check_outside(bag: str, target: str) -> None:
+    """Refuse a new bag within the input's folder, where it would seem to be part of that."""
+    source = Path(os.path.realpath(bag))
+    if source.is_file():
+        source = source.parent
+        # What merely holds the file is no bag's folder.
+        if not (source / "metadata.yaml").exists():
+            return
+    if source in Path(os.path.realpath(target)).parents:
+        raise UserError(f"'{target}' lies in the folder of the input: name one outside of it")
 
 
 def _read_cloud(path: str) -> tuple[np.ndarray, int]:

@@ -14,6 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from geoaccel_ros.cli.errors import UserError
+from geoaccel_ros.cli.held_signals import HeldSignals
 from geoaccel_ros.compression.codec import Codec, inspect
 from geoaccel_ros.compression.distortion import distortion
 from geoaccel_ros.compression.messages import compressed_values, decoded_cloud
@@ -177,8 +178,10 @@ def _convert(
     try:
         with BagMessages(path) as bag:
             targets = _targets(bag, topics, conversion)
-            with BagCopy(bag, output) as copy:
-                return _copied(bag, copy, targets, conversion, quiet)
+            with HeldSignals() as signals, BagCopy(bag, output) as copy, signals.raised():
+                result = _copied(bag, copy, targets, conversion, signals, quiet)
+                copy.finish()
+            return result
     except RecordingError as error:
         raise UserError(str(error)) from None
 
@@ -208,6 +211,7 @@ def _copied(
     copy: BagCopy,
     targets: dict[str, str],
     conversion: _Conversion,
+    signals: HeldSignals,
     quiet: bool,
 ) -> dict[str, Any]:
     """Fill the new bag; return what is to be told."""
@@ -231,6 +235,7 @@ def _copied(
         disable=quiet or not sys.stderr.isatty(),
     )
     for connection, recorded_ns, raw in progress:
+        signals.check()
         if connection.id not in converted:
             copy.write(places[connection.id], recorded_ns, raw)
             other_messages += 1

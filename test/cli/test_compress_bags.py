@@ -1,8 +1,13 @@
 """geoaccel compress and decompress on bags: what is in the new bag, record by record."""
 
+import fcntl
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +27,7 @@ from rosbags.rosbag1 import Reader as Rosbag1Reader
 from rosbags.rosbag1 import Writer as Rosbag1Writer
 from rosbags.rosbag2 import CompressionFormat, CompressionMode
 from rosbags.rosbag2 import Reader as Rosbag2Reader
+from rosbags.rosbag2 import Writer as Rosbag2Writer
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 from written_bags import CLOUD, KINDS, TRANSFORMS, WrittenBag
@@ -433,11 +439,52 @@ def test_a_bag_without_a_cloud_that_can_be_decoded(kind, tmp_path, out, capsys):
 
 def test_a_topic_of_a_cloud_in_a_file(tmp_path, capsys):
     np.save(tmp_path / "cloud.npy", cloud(0))
-    (tmp_path / "folder").mkdir()
-    for source in tmp_path / "cloud.npy", tmp_path / "folder", tmp_path / "absent.npy":
+    for source in tmp_path / "cloud.npy", tmp_path / "absent.npy":
         for command in "compress", "decompress":
             told = complaint_of(capsys, command, source, tmp_path / "out", "--topic", "/points")
             assert f"'{source}' is no bag and has no topics: leave out --topic" in told
+
+
+@pytest.mark.parametrize("options", [(), ("--topic", "/points")])
+def test_a_folder_without_a_bag(tmp_path, capsys, options):
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "cloud.npy", cloud(0))
+    for command in "compress", "decompress":
+        told = complaint_of(capsys, command, tmp_path / "folder", tmp_path / "out", *options)
+        assert f"'{tmp_path / 'folder'}' is a folder without a bag (no metadata.yaml, " in told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["sqlite3", "mcap"], indirect=True)
+def test_no_bag_is_written_into_the_folder_of_the_input(kind, tmp_path, capsys):
+    path = written(tmp_path, kind)
+    (file,) = path.glob("*[!l]")
+    (tmp_path / "link").symlink_to(path)
+    before = sorted(path.iterdir())
+    for source in path, file, tmp_path / "link":
+        for inside in path / "sub", path / "deep" / "sub", tmp_path / "link" / "sub":
+            for command in "compress", "decompress":
+                told = complaint_of(capsys, command, source, inside)
+                assert f"'{inside}' lies in the folder of the input: name one outside" in told
+    assert sorted(path.iterdir()) == before
+    # A name that begins alike is another folder.
+    result_of(capsys, "compress", path, tmp_path / f"{path.name}_small")
+    # Nor is a folder a bag's for holding a file of one.
+    alone = file.rename(tmp_path / f"alone{file.suffix}")
+    result_of(capsys, "compress", alone, tmp_path / "sub")
+
+
+def test_what_is_in_a_new_bag_is_named_after_it(kind, tmp_path, out):
+    path = written(tmp_path, kind)
+    run("compress", path, out)
+    assert sorted(tmp_path.iterdir()) == sorted([path, out])
+    if kind == "ros1":
+        return
+    name = {"sqlite3": "out.db3", "mcap": "out.mcap"}[kind]
+    assert sorted(file.name for file in out.iterdir()) == ["metadata.yaml", name]
+    said = yaml.safe_load((out / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    assert said["relative_file_paths"] == [said["files"][0]["path"]] == [name]
+    assert b".partial" not in b"".join(file.read_bytes() for file in out.iterdir())
 
 
 def test_a_bag_that_breaks_off_leaves_nothing(kind, tmp_path, out, capsys):
@@ -456,18 +503,202 @@ def test_a_bag_that_breaks_off_leaves_nothing(kind, tmp_path, out, capsys):
     assert not out.exists() and records(path)
 
 
-def test_an_interrupted_command_leaves_nothing(kind, tmp_path, out, capsys, monkeypatch):
+def signalling(monkeypatch, owner, name, number, before=True):
+    """Let a signal come before or after a function's work, each time that it is called."""
+    original = getattr(owner, name)
+
+    def function(*arguments, **options):
+        if before:
+            signal.raise_signal(number)
+        result = original(*arguments, **options)
+        if not before:
+            signal.raise_signal(number)
+        return result
+
+    monkeypatch.setattr(owner, name, function)
+
+
+def writer_of(kind):
+    return Rosbag1Writer if kind == "ros1" else Rosbag2Writer
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("place", ["open", "add_connection", "encode", "write", "close"])
+def test_an_interrupted_command_leaves_nothing(
+    kind, tmp_path, out, capsys, monkeypatch, place, before
+):
     path = written(tmp_path, kind)
-    encode = Codec.encode
-
-    def interrupted(codec, points, height=1):
-        if points["x"][0] == cloud(2)["x"][0]:
-            raise KeyboardInterrupt
-        return encode(codec, points, height)
-
-    monkeypatch.setattr(Codec, "encode", interrupted)
+    owner = Codec if place == "encode" else writer_of(kind)
+    signalling(monkeypatch, owner, place, signal.SIGINT, before)
+    # Who is impatient interrupts the cleaning up, too.
+    signalling(monkeypatch, writer_of(kind), "abort", signal.SIGINT, before)
+    for removal in (shutil, "rmtree"), (Path, "unlink"), (Path, "rmdir"):
+        signalling(monkeypatch, *removal, signal.SIGINT, before)
+    capsys.readouterr()
     assert run("compress", path, out) == 130
-    assert not out.exists()
+    assert capsys.readouterr().err == "geoaccel compress: interrupted\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_leaves_nothing(kind, tmp_path, out, monkeypatch, number):
+    path = written(tmp_path, kind)
+    before = signal.getsignal(number)
+    signalling(monkeypatch, Codec, "encode", number)
+    with pytest.raises(SystemExit) as ended:
+        run("compress", path, out)
+    assert ended.value.code == 128 + number
+    assert list(tmp_path.iterdir()) == [path]
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("place", ["encode", "close"])
+def test_a_signal_that_python_drops_is_not_lost(kind, tmp_path, out, monkeypatch, place):
+    class Signalling:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    path = written(tmp_path, kind)
+    owner = Codec if place == "encode" else writer_of(kind)
+    original, calls = getattr(owner, place), []
+
+    def function(*arguments):
+        calls.append(place)
+        Signalling()
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, place, function)
+    assert run("compress", path, out) == 130
+    assert list(tmp_path.iterdir()) == [path] and calls == [place]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_signal_that_comes_when_the_bag_is_whole_is_too_late(
+    kind, tmp_path, out, monkeypatch, before
+):
+    path = written(tmp_path, kind)
+    signalling(monkeypatch, Path, "rename", signal.SIGINT, before)
+    assert run("compress", path, out) == 0
+    assert len(records(out)) == 14 and sorted(tmp_path.iterdir()) == sorted([path, out])
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path, monkeypatch):
+    path = written(tmp_path, "mcap")
+    signalling(monkeypatch, Codec, "encode", signal.SIGHUP)
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run("compress", path, tmp_path / "out") == 0
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+    assert len(records(tmp_path / "out")) == 14
+
+
+@pytest.fixture
+def long_bag(tmp_path, kind):
+    with WrittenBag(tmp_path, kind) as bag:
+        for k in range(100):
+            bag.cloud(cloud(k, 20_000), STAMP + k)
+    return bag.path
+
+
+def started(path, out):
+    """Return the command as a process that has begun to write."""
+    # As the installed script does it: `python -m` would end by SIGINT itself where that came in
+    # code that was made by exec, as some of rosbags is.
+    program = "import sys; from geoaccel_ros.executables import geoaccel; sys.exit(geoaccel())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "compress", path, out],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    partial = out.with_name(f".{out.name}.partial")
+    deadline = time.monotonic() + 60
+    while not partial.exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.0005)
+    return process
+
+
+def test_signals_at_any_time_leave_nothing(kind, long_bag, tmp_path, out):
+    for k, number in enumerate([signal.SIGINT, signal.SIGTERM] * 3):
+        process = started(long_bag, out)
+        time.sleep(0.012 * k)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+        assert "Traceback" not in told
+        assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+        assert list(tmp_path.iterdir()) == [long_bag]
+
+
+def test_what_a_killed_command_leaves_is_replaced(kind, long_bag, tmp_path, out, capsys):
+    process = started(long_bag, out)
+    time.sleep(0.1)
+    process.kill()
+    process.wait(60)
+    partial = out.with_name(f".{out.name}.partial")
+    assert sorted(tmp_path.iterdir()) == sorted([long_bag, partial])
+    assert list(partial.iterdir()) == [partial / out.name]
+    small = tmp_path / "small"
+    small.mkdir()
+    path = written(small, kind)
+    result_of(capsys, "compress", path, out)
+    assert len(records(out)) == 14 and not partial.exists()
+
+
+def test_what_else_is_under_the_partial_name_is_left_alone(kind, tmp_path, out, capsys):
+    path = written(tmp_path, kind)
+    partial = out.with_name(f".{out.name}.partial")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / out.name).write_text("mine")
+    partial.symlink_to(tmp_path / "mine")
+    assert f"'{partial}' is in the way: remove it" in complaint_of(capsys, "compress", path, out)
+    partial.unlink()
+    partial.write_text("mine")
+    assert f"'{partial}' is in the way: remove it" in complaint_of(capsys, "compress", path, out)
+    assert partial.read_text() == (tmp_path / "mine" / out.name).read_text() == "mine"
+    partial.unlink()
+    partial.mkdir()
+    (partial / "notes").write_text("mine")
+    assert run("compress", path, out) == 0
+    assert (partial / "notes").read_text() == "mine" and list(partial.iterdir()) == [
+        partial / "notes"
+    ]
+    # A link is no free place either.
+    (tmp_path / "nowhere.bag").symlink_to(tmp_path / "absent")
+    assert "exists already" in complaint_of(capsys, "compress", path, tmp_path / "nowhere.bag")
+
+
+def test_two_commands_do_not_write_the_same_bag(kind, tmp_path, out, capsys):
+    path = written(tmp_path, kind)
+    partial = out.with_name(f".{out.name}.partial")
+    (partial / out.name).mkdir(parents=True)
+    (partial / out.name / "theirs").touch()
+    folder = os.open(partial, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        told = complaint_of(capsys, "compress", path, out)
+        assert "is being written by another process" in told
+        assert (partial / out.name / "theirs").exists() and not out.exists()
+    finally:
+        os.close(folder)
+    # The other one has ended.
+    assert run("compress", path, out) == 0
+    assert not partial.exists()
+
+
+def test_a_place_that_is_taken_meanwhile_is_not_overwritten(
+    kind, tmp_path, out, capsys, monkeypatch
+):
+    path = written(tmp_path, kind)
+    close = writer_of(kind).close
+
+    def closing(writer):
+        close(writer)
+        out.write_text("theirs")
+
+    monkeypatch.setattr(writer_of(kind), "close", closing)
+    assert "exists already" in complaint_of(capsys, "compress", path, out)
+    assert out.read_text() == "theirs" and sorted(tmp_path.iterdir()) == sorted([path, out])
 
 
 @needs_data

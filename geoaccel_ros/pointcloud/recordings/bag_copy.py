@@ -1,6 +1,8 @@
 """A bag in the likeness of another: topics and messages as they were, or others in their place."""
 
 import contextlib
+import fcntl
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -25,8 +27,9 @@ _UNKNOWN_HASH = "RIHS01_" + "0" * 64
 class BagCopy:
     """A new bag, stored and compressed as ``source`` is; what it holds is written to it.
 
-    Of a rosbag2 in several files one is made. A context manager: the bag is whole at its end, or
-    gone where that is an exception.
+    Of a rosbag2 in several files one is made. A context manager: at its end the bag has its name,
+    or is gone where that is an exception or :meth:`finish` was not called. Until then it is in
+    ``.<name>.partial`` beside its place: all that a killed process leaves, and the next replaces.
 
     Parameters
     ----------
@@ -37,35 +40,54 @@ class BagCopy:
     Raises
     ------
     RecordingError
-        If the path exists, its name is one of the other kind, or, later, nothing can be written
-        to it.
+        If the path exists, its name is one of the other kind, another process writes it, or, later,
+        nothing can be written to it.
     """
 
     def __init__(self, source: BagMessages, path: Path):
-        if path.exists():
-            raise RecordingError(f"'{path}' exists already: name another output, or remove it")
+        self._source = source
+        self._path = path
+        self._check_free()
         if source.is_ros1 and path.suffix != ".bag":
             raise RecordingError(f"'{path}': a bag of ROS 1 becomes one of ROS 1, name it *.bag")
         if not source.is_ros1 and path.suffix in (".bag", ".db3", ".mcap"):
             raise RecordingError(f"'{path}': a rosbag2 is a folder, name it without {path.suffix}")
-        self._source = source
-        self._path = path
-        self._writer = _ros1_writer(source, path) if source.is_ros1 else _ros2_writer(source, path)
+        self._folder = path.with_name(f".{path.name}.partial")
+        if self._folder.is_symlink() or self._folder.is_file():
+            raise RecordingError(f"'{self._folder}' is in the way: remove it")
+        # A rosbag2's file and metadata are named after its folder, which has its name in here.
+        self._partial = self._folder / path.name
+        self._writer: Rosbag1Writer | Rosbag2Writer | None = None
+        self._is_finished = False
 
     def __enter__(self) -> "BagCopy":
+        make_writer = _ros1_writer if self._source.is_ros1 else _ros2_writer
         with self._complaining():
-            self._writer.open()
+            self._lock = self._locked_folder()
+            try:
+                _remove(self._partial)
+                self._writer = make_writer(self._source, self._partial)
+                self._writer.open()
+            except BaseException:
+                self._clean_up()
+                raise
         return self
 
     def __exit__(self, exception_type, *exception) -> None:
         try:
-            with self._complaining():
-                self._writer.__exit__(exception_type, *exception)
-        except RecordingError:
-            self._remove()
-            raise
-        if exception_type is not None:
-            self._remove()
+            if exception_type is None and self._is_finished:
+                # Others may have made it meanwhile.
+                self._check_free()
+                with self._complaining():
+                    self._partial.rename(self._path)
+        finally:
+            self._clean_up()
+
+    def finish(self) -> None:
+        """Write what is left to write, such as the index; all messages are there."""
+        with self._complaining():
+            self._writer.close()
+        self._is_finished = True
 
     def topic_like(self, connection: Connection) -> Connection:
         """Return a topic of the name, type, definition and QoS that one of the source has."""
@@ -112,11 +134,38 @@ class BagCopy:
             reason = getattr(error, "strerror", None) or error
             raise RecordingError(f"cannot write '{self._path}': {reason}") from None
 
-    def _remove(self) -> None:
-        if self._path.is_dir():
-            shutil.rmtree(self._path, ignore_errors=True)
-        else:
-            self._path.unlink(missing_ok=True)
+    def _check_free(self) -> None:
+        # A link that leads nowhere would be replaced, too.
+        if os.path.lexists(self._path):
+            raise RecordingError(
+                f"'{self._path}' exists already: name another output, or remove it"
+            )
+
+    def _locked_folder(self) -> int:
+        """Make the folder for what is not complete; return what keeps others from it."""
+        self._folder.mkdir(parents=not self._source.is_ros1, exist_ok=True)
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            raise RecordingError(
+                f"'{self._path}' is being written by another process: name another output"
+            ) from None
+        except OSError:
+            # Some network file systems lock no folders.
+            pass
+        return folder
+
+    def _clean_up(self) -> None:
+        if self._writer is not None and not self._is_finished:
+            # Of a bag that is removed next, nothing has to be told.
+            with contextlib.suppress(Exception):
+                self._writer.abort()
+        with contextlib.suppress(OSError):
+            _remove(self._partial)
+            self._folder.rmdir()
+        os.close(self._lock)
 
     def _topic(self, topic: str, msgtype: str, definition: str, digest: str, ext) -> Connection:
         for known in self._writer.connections:
@@ -133,6 +182,13 @@ class BagCopy:
         return self._writer.add_connection(
             topic, msgtype, msgdef=definition, rihs01=digest or _UNKNOWN_HASH, **ext._asdict()
         )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _ros1_writer(source: BagMessages, path: Path) -> Rosbag1Writer:
