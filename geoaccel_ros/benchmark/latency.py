@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from geoaccel_ros.benchmark.courtyard import drive_courtyard
 from geoaccel_ros.benchmark.drives import Drive, Sweep, read_drive
-from geoaccel_ros.benchmark.errors import BenchmarkError
+from geoaccel_ros.benchmark.errors import BenchmarkError, no_ros
 from geoaccel_ros.benchmark.interleaving import spread
 from geoaccel_ros.benchmark.options import positive_float, positive_int
 from geoaccel_ros.benchmark.peers import Peer
@@ -61,10 +61,7 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
         from geoaccel_ros.benchmark.latency_node import run_node
     # Absent, or without the system libraries that it needs.
     except ImportError as error:
-        reason = str(error).partition("\n")[0]
-        raise BenchmarkError(
-            f"no ROS 2 here ({reason}): source a distribution or pip install 'geoaccel_ros[ros]'"
-        ) from None
+        raise no_ros(error) from None
     runs = [
         run_node(there_and_back, count, options.rate, options.threads)
         for _ in range(options.repetitions)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoaccel_ros.benchmark.compression_clouds import read_sequence
-from geoaccel_ros.benchmark.errors import BenchmarkError
+from geoaccel_ros.benchmark.errors import BenchmarkError, no_ros
 from geoaccel_ros.benchmark.interleaving import spread
 from geoaccel_ros.benchmark.link_claims import claims
 from geoaccel_ros.benchmark.link_comparison import Difference
@@ -89,10 +89,7 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
         from geoaccel_ros.benchmark.link_run import Setup, run_link
     # Absent, or without the system libraries that it needs.
     except ImportError as error:
-        reason = str(error).partition("\n")[0]
-        raise BenchmarkError(
-            f"no ROS 2 here ({reason}): source a distribution or pip install 'geoaccel_ros[ros]'"
-        ) from None
+        raise no_ros(error) from None
     name, clouds = _clouds(options)
     size = {"cloud": name, "points": int(np.median([len(points) for points in clouds]))}
     scenarios = [SCENARIOS[link] for link in options.links]

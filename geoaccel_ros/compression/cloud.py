@@ -59,11 +59,6 @@ class Cloud:
         """Types of x, y and z."""
         return types(self.points.dtype)
 
-    def values(self, name: str, order: np.ndarray) -> np.ndarray:
-        """Return a field of the finite points, (F,) or (F, count), in an order of theirs."""
-        column = self.points[name]
-        return column[order] if self.finite is None else column[np.flatnonzero(self.finite)[order]]
-
     def indices(self, order: np.ndarray) -> np.ndarray:
         """Return the points: the finite ones in an order of theirs, then the others."""
         if self.finite is None:

@@ -241,7 +241,7 @@ def _rings(cloud: Cloud) -> np.ndarray | None:
     """Return the ring of each finite point, by its field or by the cloud's rows; None: unknown."""
     points = cloud.points
     if "ring" in points.dtype.names and not points.dtype["ring"].shape:
-        return cloud.values("ring", np.arange(cloud.xyz.shape[1]))
+        return points["ring"] if cloud.finite is None else points["ring"][cloud.finite]
     if cloud.height < 2:
         return None
     rows = np.repeat(np.arange(cloud.height), len(points) // cloud.height)
