@@ -10,7 +10,8 @@ from geoaccel_ros.benchmark.options import add_backend
 from geoaccel_ros.benchmark.peers import Peer
 from geoaccel_ros.benchmark.pictures import draw_times
 from geoaccel_ros.benchmark.report import Report
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 
 _UPDATES = 20

@@ -21,7 +21,8 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from geoaccel_ros.config import ConfigurationError, parameter
 from geoaccel_ros.control.goals import GoalConfig, GoalSequence
-from geoaccel_ros.control.mppi import Mppi, MppiConfig, MppiUpdate
+from geoaccel_ros.control.mppi import Mppi, MppiUpdate
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 from geoaccel_ros.control.systems import diff_drive
 from geoaccel_ros.pointcloud.times import PointTimesConfig

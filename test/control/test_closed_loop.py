@@ -5,7 +5,8 @@ import pytest
 from yards import RADIUS, Yard, cluttered, dead_end, drive, gap, slalom, wall_ahead
 
 from geoaccel_ros.control.distance_field import empty_field
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 
 
 @pytest.fixture(scope="module")

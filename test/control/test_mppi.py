@@ -9,7 +9,8 @@ from geoaccel_ros.backend import BackendError
 from geoaccel_ros.config import ConfigurationError
 from geoaccel_ros.control import mppi as mppi_module
 from geoaccel_ros.control.distance_field import DistanceField, distances_to
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems.diff_drive import Parameters
 
 CONFIG = MppiConfig(backend="cpu", samples=256, horizon=30)

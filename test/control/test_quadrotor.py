@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.control.compiling import device_function
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import load_system, quadrotor
 
 SYSTEM = load_system("quadrotor")

@@ -4,7 +4,8 @@ from numba import cuda
 from rollout_problems import SYSTEM, free_problem, problem, reference
 
 from geoaccel_ros.backend import BackendError
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.control.rollouts_cuda import CudaRollouts, compile_to_ptx
 from geoaccel_ros.control.systems import available, load_system

@@ -8,7 +8,8 @@ from rollout_problems import free_problem, free_reference, problem
 
 from geoaccel_ros.config import ConfigurationError
 from geoaccel_ros.control.distance_field import empty_field
-from geoaccel_ros.control.mppi import Mppi, MppiConfig
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.control.systems import available, load_system
 

@@ -12,6 +12,8 @@ limits(p) -> (lower, upper)
 maneuvers(p) -> controls
     Optional: constant controls that every update tries beside its noise; the first one is what is
     safe when there is no plan. Called once, on the host. Without it zero is, within the limits.
+SAMPLING : dict
+    Optional: values of :class:`~geoaccel_ros.control.mppi_config.MppiConfig` that suit the robot.
 step(x, u, p, dt) -> x
     The state after ``dt`` seconds of control ``u``.
 running(x, u, u_before, goal, p), terminal(x, goal, p) -> cost
@@ -40,7 +42,7 @@ import inspect
 import pkgutil
 import sys
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -76,6 +78,7 @@ class System:
     step: Callable
     running: Callable
     terminal: Callable
+    sampling: Mapping = dataclasses.field(default_factory=dict, compare=False)
     maneuvers: Callable | None = None
     clearance_limit: Callable | None = None
 
@@ -179,6 +182,7 @@ def _system_of(name: str, module: ModuleType) -> System:
         module.step,
         module.running,
         module.terminal,
+        getattr(module, "SAMPLING", {}),
         getattr(module, "maneuvers", None),
         getattr(module, "clearance_limit", None),
     )

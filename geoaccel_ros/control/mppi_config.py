@@ -1,0 +1,121 @@
+"""Parameters of MPPI's sampling."""
+
+from dataclasses import dataclass
+
+from geoaccel_ros.config import Configuration, ConfigurationError, parameter
+from geoaccel_ros.control.systems import System
+
+
+@dataclass(frozen=True)
+class MppiConfig(Configuration):
+    """The sampling; the robot and its costs are the system's own parameters."""
+
+    samples: int = parameter(1024, "Rollouts in an update.", minimum=16, maximum=1 << 20)
+    horizon: int = parameter(50, "Steps of a rollout.", minimum=2, maximum=1000)
+    dt: float = parameter(0.1, "Step of a rollout.", unit="s", minimum=0.001, maximum=1.0)
+    sigma: tuple[float, ...] = parameter(
+        (0.3, 0.7),
+        "Standard deviation of the noise on each control, in its unit; 0 freezes that control.",
+        minimum=0.0,
+    )
+    noise: str = parameter(
+        "knots",
+        "Noise is drawn at knots and interpolated; or white, each step its own; or coloured.",
+        choices=("knots", "white", "coloured"),
+    )
+    noise_knots: int = parameter(8, "Knots of the horizon.", minimum=2)
+    noise_order: int = parameter(
+        1, "Between knots: 0 holds, 1 mixes two, 3 is a cubic spline.", minimum=0, maximum=3
+    )
+    noise_exponent: float = parameter(
+        1.0,
+        "Power of coloured noise falls with the frequency to this power.",
+        minimum=0.0,
+        maximum=3.0,
+    )
+    antithetic: bool = parameter(False, "Half of the samples are the negatives of the others.")
+    weighting: str = parameter(
+        "mppi",
+        "Weights fall exponentially with the cost, or are equal for the elites (CEM).",
+        choices=("mppi", "cem"),
+    )
+    ess_fraction: float = parameter(
+        0.03,
+        "Share of the samples that should count in the average; the temperature follows from it.",
+        minimum=0.0001,
+        maximum=1.0,
+    )
+    temperature: float = parameter(
+        0.0, "Temperature of the weights, in the unit of the costs; 0 solves for it.", minimum=0.0
+    )
+    temperature_min: float = parameter(0.0, "Smallest temperature that is solved for.", minimum=0.0)
+    temperature_max: float = parameter(
+        0.0, "Largest temperature that is solved for; 0: any.", minimum=0.0
+    )
+    elite_fraction: float = parameter(
+        0.03,
+        "Share of the samples that are elites of the cross-entropy method.",
+        minimum=0.0001,
+        maximum=1.0,
+    )
+    smoothing_window: int = parameter(
+        0, "The plan is smoothed over so many of its steps, an odd number; 0: not.", minimum=0
+    )
+    smoothing_order: int = parameter(
+        2, "Order of the polynomials that smooth it.", minimum=0, maximum=9
+    )
+    rate_limits: tuple[float, ...] = parameter(
+        (), "Largest change of each control a second; 0, or none given: any.", minimum=0.0
+    )
+    command_delay: float = parameter(
+        0.05,
+        "Time from sending a command until the robot acts on it.",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    seed: int = parameter(0, "Seed of the noise; the same one gives the same commands.", minimum=0)
+    threads: int = parameter(1, "CPU threads of the rollouts.", minimum=1, maximum=1024)
+    backend: str = parameter("auto", "Where rollouts run.", choices=("auto", "cpu", "cuda"))
+
+    @classmethod
+    def for_system(cls, system: System, **values) -> "MppiConfig":
+        """Return the sampling that suits a robot, its module's SAMPLING, but for ``values``."""
+        return cls(**{**system.sampling, **values})
+
+    def check(self, system: System) -> None:
+        """Raise ConfigurationError if parameters do not fit the robot's controls or each other."""
+        controls = system.control
+        if len(self.sigma) != len(controls):
+            raise ConfigurationError(
+                f"parameter 'sigma' has {len(self.sigma)} values, must have one for each of "
+                + ", ".join(controls)
+            )
+        if self.noise_order == 2:
+            raise ConfigurationError("parameter 'noise_order' is 2, must be 0, 1 or 3")
+        if 0.0 < self.temperature_max < self.temperature_min:
+            raise ConfigurationError(
+                f"parameter 'temperature_min' is {self.temperature_min:g}, must be at most "
+                f"temperature_max, {self.temperature_max:g}"
+            )
+        self._check_smoothing(controls)
+
+    def _check_smoothing(self, controls: tuple[str, ...]) -> None:
+        window, order = self.smoothing_window, self.smoothing_order
+        if window and not window % 2:
+            raise ConfigurationError(f"parameter 'smoothing_window' is {window}, must be odd, or 0")
+        if window // 2 >= self.horizon:
+            raise ConfigurationError(
+                f"parameter 'smoothing_window' is {window}, must be less than twice the horizon, "
+                f"{self.horizon}"
+            )
+        if window and order >= window:
+            raise ConfigurationError(
+                f"parameter 'smoothing_order' is {order}, must be less than smoothing_window, "
+                f"{window}"
+            )
+        if len(self.rate_limits) not in (0, len(controls)):
+            raise ConfigurationError(
+                f"parameter 'rate_limits' has {len(self.rate_limits)} values, must have one for "
+                f"each of {', '.join(controls)}, or none"
+            )
