@@ -8,36 +8,32 @@ from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import cartpole, load_system
+from geoaccel_ros.simulation.world import load_model
 
 SYSTEM = load_system("cartpole")
 P = SYSTEM.pack(SYSTEM.parameters(), np.float64)
 WEIGHTS = [name for name in cartpole.Parameters.__annotations__ if name.endswith("_weight")]
 
-# The cart slides along x; the pole turns about y, from z towards x, and is a point mass.
-MODEL = """
-<mujoco>
-  <worldbody>
-    <body>
-      <inertial pos="0 0 0" mass="{cart_mass}" diaginertia="1 1 1"/>
-      <joint name="rail" type="slide" axis="1 0 0"/>
-      <body>
-        <inertial pos="0 0 {length}" mass="{pole_mass}" diaginertia="1e-12 1e-12 1e-12"/>
-        <joint type="hinge" axis="0 1 0"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator><motor joint="rail"/></actuator>
-</mujoco>
-"""
-
 
 def _plant(parameters):
-    model = mujoco.MjModel.from_xml_string(MODEL.format(**parameters.as_dict()))
-    return model, mujoco.MjData(model)
+    model = load_model("cartpole")
+    cartpole.apply(model, parameters)
+    data = mujoco.MjData(model)
+    mujoco.mj_setConst(model, data)
+    return model, data
 
 
 def _set(data, x, force):
     data.qpos[:], data.qvel[:], data.ctrl[:] = x[:2], x[2:], force
+
+
+def test_the_model_has_the_names_and_the_default_parameters():
+    model = load_model("cartpole")
+    names = [model.joint(i).name for i in range(model.njnt)]
+    assert names == ["rail", "hinge"] and model.actuator(0).name == "force"
+    edited, _ = _plant(SYSTEM.parameters())
+    for field in ("body_mass", "body_ipos", "actuator_ctrlrange"):
+        np.testing.assert_array_equal(getattr(model, field), getattr(edited, field))
 
 
 def _random_states(seed, count=200):
@@ -146,8 +142,6 @@ def _upright_since(system, seed):
         system,
     )
     model, data = _plant(SYSTEM.parameters())
-    model.opt.timestep = 0.002
-    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
     _set(data, (0.0, math.pi, 0.0, 0.0), 0.0)
     stood = 0
     for i in range(200):

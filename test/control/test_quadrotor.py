@@ -6,60 +6,50 @@ from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import load_system, quadrotor
+from geoaccel_ros.simulation.world import load_model
 
 SYSTEM = load_system("quadrotor")
 PARAMETERS = quadrotor.Parameters(mass=1.3, inertia_x=0.012, inertia_y=0.017, inertia_z=0.025)
 P = SYSTEM.pack(PARAMETERS, np.float64)
 WEIGHTS = [name for name in quadrotor.Parameters.__annotations__ if name.endswith("_weight")]
 
-MODEL = """
-<mujoco>
-  <worldbody>
-    <body>
-      <freejoint/>
-      <inertial pos="0 0 0" mass="{mass}" diaginertia="{inertia_x} {inertia_y} {inertia_z}"/>
-      <site name="centre"/>
-    </body>
-  </worldbody>
-  <actuator>
-    <motor site="centre" gear="0 0 1 0 0 0"/>
-    <motor site="centre" gear="0 0 0 1 0 0"/>
-    <motor site="centre" gear="0 0 0 0 1 0"/>
-    <motor site="centre" gear="0 0 0 0 0 1"/>
-  </actuator>
-</mujoco>
-"""
-
 
 def _plant(parameters, timestep=0.002):
-    model = mujoco.MjModel.from_xml_string(MODEL.format(**parameters.as_dict()))
+    model = load_model("quadrotor")
+    quadrotor.apply(model, parameters)
     model.opt.timestep = timestep
-    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
-    return model, mujoco.MjData(model)
+    data = mujoco.MjData(model)
+    mujoco.mj_setConst(model, data)
+    return model, data
 
 
 def _set(data, x, u):
-    """MuJoCo has the same order within, but positions before all speeds."""
-    data.qpos[:] = (*x[:3], *x[6:10])
-    data.qvel[:] = (*x[3:6], *x[10:])
-    data.ctrl[:] = u
+    data.qpos[:], data.qvel[:], data.ctrl[:] = x[:7], x[7:], u
 
 
 def _state(data):
-    return np.array([*data.qpos[:3], *data.qvel[:3], *data.qpos[3:], *data.qvel[3:]])
+    return np.array([*data.qpos, *data.qvel])
+
+
+def test_the_model_has_the_names_and_the_default_parameters():
+    model = load_model("quadrotor")
+    assert tuple(model.actuator(i).name for i in range(model.nu)) == quadrotor.CONTROL
+    edited, _ = _plant(SYSTEM.parameters())
+    for field in ("body_mass", "body_inertia", "actuator_ctrlrange"):
+        np.testing.assert_array_equal(getattr(model, field), getattr(edited, field))
 
 
 def _random_states(seed, count=200):
     """States with attitudes from all of the rotations."""
     rng = np.random.default_rng(seed)
     x = rng.normal(0.0, 3.0, (count, 13))
-    x[:, 6:10] /= np.linalg.norm(x[:, 6:10], axis=1, keepdims=True)
+    x[:, 3:7] /= np.linalg.norm(x[:, 3:7], axis=1, keepdims=True)
     u = rng.uniform((0.0, -0.5, -0.5, -0.1), (20.0, 0.5, 0.5, 0.1), (count, 4))
     return list(zip(x, u, strict=True))
 
 
 def _at(x=0.0, y=0.0, z=0.0, v=(0.0, 0.0, 0.0), q=(1.0, 0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0)):
-    return (x, y, z, *v, *q, *w)
+    return (x, y, z, *q, *v, *w)
 
 
 def test_acceleration_is_mujocos():
@@ -96,7 +86,7 @@ def test_the_quaternion_stays_a_unit_one_in_float32():
     for i in range(2000):
         u = tuple(np.float32(value) for value in rng.normal(0.0, (9.0, 0.2, 0.2, 0.1)))
         x = step(x, u, p, np.float32(0.02))
-        assert i < 1 or np.linalg.norm(x[6:10]) == pytest.approx(1.0, abs=1e-6)
+        assert i < 1 or np.linalg.norm(x[3:7]) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_turning_at_a_constant_rate_is_exact():
@@ -122,7 +112,7 @@ def test_hovering_takes_its_weight_and_is_the_safe_command():
     assert hover == (pytest.approx(1.3 * 9.81), 0.0, 0.0, 0.0)
     x = _at(1.0, 2.0, 3.0)
     np.testing.assert_allclose(SYSTEM.step(x, hover, P, 0.02), x, atol=1e-12)
-    assert SYSTEM.step(x, (0.0, 0.0, 0.0, 0.0), P, 0.02)[5] == pytest.approx(-0.1962)
+    assert SYSTEM.step(x, (0.0, 0.0, 0.0, 0.0), P, 0.02)[9] == pytest.approx(-0.1962)
 
 
 HALF = np.sqrt(0.5)

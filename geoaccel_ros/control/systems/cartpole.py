@@ -12,6 +12,7 @@ from geoaccel_ros.config import Configuration, parameter
 STATE = ("x", "theta", "v", "w")
 CONTROL = ("force",)
 GOAL = ("x",)
+MODEL = "cartpole.xml"
 
 GRAVITY = 9.81  # m/s^2
 
@@ -71,6 +72,14 @@ class Parameters(Configuration):
 def limits(p: Parameters) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the smallest and the largest control."""
     return (-p.force_max,), (p.force_max,)
+
+
+def apply(model, p) -> None:
+    """Write the parameters into an MjModel of MODEL; what MuJoCo derives from them is not."""
+    model.body("cart").mass = p.cart_mass
+    model.body("pole").mass = p.pole_mass
+    model.body("pole").ipos = 0.0, 0.0, p.length
+    model.actuator_ctrlrange[:] = list(zip(*limits(p), strict=True))
 
 
 def acceleration(x, u, p):

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from geoaccel_ros.config import Configuration, parameter
 
-STATE = ("x", "y", "z", "vx", "vy", "vz", "qw", "qx", "qy", "qz", "wx", "wy", "wz")
+STATE = ("x", "y", "z", "qw", "qx", "qy", "qz", "vx", "vy", "vz", "wx", "wy", "wz")
 CONTROL = ("thrust", "torque_x", "torque_y", "torque_z")
 GOAL = ("x", "y", "z")
+MODEL = "quadrotor.xml"
 
 GRAVITY = 9.81  # m/s^2
 # Keeps a quotient finite at rest; its error is below what float32 resolves.
@@ -100,12 +101,20 @@ def maneuvers(p: Parameters) -> tuple[tuple[float, ...], ...]:
     return ((p.mass * GRAVITY, 0.0, 0.0, 0.0),)
 
 
+def apply(model, p) -> None:
+    """Write the parameters into an MjModel of MODEL; what MuJoCo derives from them is not."""
+    body = model.body("base_link")
+    body.mass = p.mass
+    body.inertia = p.inertia_x, p.inertia_y, p.inertia_z
+    model.actuator_ctrlrange[:] = list(zip(*limits(p), strict=True))
+
+
 def acceleration(x, u, p):
     """Return the linear acceleration (world, m/s^2) and the angular one (body, rad/s^2): 6 values.
 
     Newton's and Euler's equations of a rigid body, without drag.
     """
-    up_x, up_y, up_z = _thrust_direction(x[6], x[7], x[8], x[9])
+    up_x, up_y, up_z = _thrust_direction(x[3], x[4], x[5], x[6])
     wx, wy, wz = _angular_acceleration(x[10], x[11], x[12], u, p)
     specific = u[0] / p.mass
     return specific * up_x, specific * up_y, specific * up_z - GRAVITY, wx, wy, wz
@@ -124,26 +133,26 @@ def step(x, u, p, dt):
     middle_x, middle_y, middle_z = wx + half * ax, wy + half * ay, wz + half * az
     ax, ay, az = _angular_acceleration(middle_x, middle_y, middle_z, u, p)
     qw, qx, qy, qz = _turned(
-        x[6], x[7], x[8], x[9], middle_x * half, middle_y * half, middle_z * half
+        x[3], x[4], x[5], x[6], middle_x * half, middle_y * half, middle_z * half
     )
 
-    before_x, before_y, before_z = _thrust_direction(x[6], x[7], x[8], x[9])
+    before_x, before_y, before_z = _thrust_direction(x[3], x[4], x[5], x[6])
     after_x, after_y, after_z = _thrust_direction(qw, qx, qy, qz)
     gain = 0.5 * dt * u[0] / p.mass
-    vx = x[3] + gain * (before_x + after_x)
-    vy = x[4] + gain * (before_y + after_y)
-    vz = x[5] + gain * (before_z + after_z) - GRAVITY * dt
+    vx = x[7] + gain * (before_x + after_x)
+    vy = x[8] + gain * (before_y + after_y)
+    vz = x[9] + gain * (before_z + after_z) - GRAVITY * dt
     return (
-        x[0] + half * (x[3] + vx),
-        x[1] + half * (x[4] + vy),
-        x[2] + half * (x[5] + vz),
-        vx,
-        vy,
-        vz,
+        x[0] + half * (x[7] + vx),
+        x[1] + half * (x[8] + vy),
+        x[2] + half * (x[9] + vz),
         qw,
         qx,
         qy,
         qz,
+        vx,
+        vy,
+        vz,
         wx + ax * dt,
         wy + ay * dt,
         wz + az * dt,
@@ -155,7 +164,7 @@ def running(x, u, u_before, goal, p):
     excess = u[0] - p.mass * GRAVITY
     return (
         p.goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2])
-        + p.v_weight * _square(x[3], x[4], x[5])
+        + p.v_weight * _square(x[7], x[8], x[9])
         + p.tilt_weight * _tilt(x)
         + p.w_weight * _square(x[10], x[11], x[12])
         + p.thrust_weight * excess * excess
@@ -167,7 +176,7 @@ def terminal(x, goal, p):
     """Return the cost of ending in state ``x``: away from the goal, or not hovering."""
     return (
         p.final_goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2])
-        + p.final_v_weight * _square(x[3], x[4], x[5])
+        + p.final_v_weight * _square(x[7], x[8], x[9])
         + p.final_tilt_weight * _tilt(x)
         + p.final_w_weight * _square(x[10], x[11], x[12])
     )
@@ -209,7 +218,7 @@ def _turned(qw, qx, qy, qz, half_x, half_y, half_z):
 
 def _tilt(x):
     """Return 1 - cos(angle between thrust and vertical)."""
-    return 2.0 * (x[7] * x[7] + x[8] * x[8])
+    return 2.0 * (x[4] * x[4] + x[5] * x[5])
 
 
 def _square(x, y, z):
