@@ -14,8 +14,20 @@ maneuvers(p) -> controls
     safe when there is no plan. Called once, on the host. Without it zero is, within the limits.
 SAMPLING : dict
     Optional: values of :class:`~geoaccel_ros.control.mppi_config.MppiConfig` that suit the robot.
+TASK : dict
+    Optional: what a closed loop has it do: the ``goal``, the state to ``start`` in, and how many
+    seconds it shall ``hold`` there. Without a start, it is the model's own, or zero.
+reached(x, goal, p) -> bool
+    Optional: whether it is there. Never compiled.
 step(x, u, p, dt) -> x
-    The state after ``dt`` seconds of control ``u``.
+    The state after ``dt`` seconds of control ``u``. May be missing where there is a MODEL: then
+    only MuJoCo can roll the robot out.
+MODEL : str
+    Optional: the MuJoCo model that the robot is, a file beside the module, in simulation/models or
+    anywhere. STATE is its qpos followed by its qvel, CONTROL its ctrl, in its order.
+apply(model, p)
+    Optional: writes the parameters (masses, lengths) into an MjModel of MODEL; what MuJoCo derives
+    from them follows.
 running(x, u, u_before, goal, p), terminal(x, goal, p) -> cost
     Cost of a second spent in ``x``, and of ending there.
 
@@ -47,8 +59,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import mujoco
 import numpy as np
 
+from geoaccel_ros import simulation
 from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
 
 # What a module must define; the arguments of its functions.
@@ -75,12 +89,16 @@ class System:
     goal: tuple[str, ...]
     parameters: type[Configuration]
     limits: Callable
-    step: Callable
+    step: Callable | None
     running: Callable
     terminal: Callable
     sampling: Mapping = dataclasses.field(default_factory=dict, compare=False)
+    task: Mapping = dataclasses.field(default_factory=dict, compare=False)
+    reached: Callable | None = None
     maneuvers: Callable | None = None
     clearance_limit: Callable | None = None
+    model: Path | None = None
+    apply: Callable | None = None
 
     @property
     def is_planar(self) -> bool:
@@ -91,6 +109,32 @@ class System:
         """Return the parameters as the model's functions take them: a named tuple of ``dtype``."""
         values = dataclasses.astuple(parameters)
         return _parameter_tuple(self)(*(dtype(value) for value in values))
+
+    def mujoco_model(self, p: Configuration | tuple) -> mujoco.MjModel:
+        """Return MuJoCo's model of the robot with parameters ``p``, packed or not.
+
+        Raises
+        ------
+        ConfigurationError
+            If the system defines no MODEL, MuJoCo refuses it, or its coordinates or actuators are
+            not as many as STATE or CONTROL.
+        """
+        if self.model is None:
+            raise ConfigurationError(f"system '{self.name}' has no MuJoCo model: define MODEL")
+        try:
+            model = mujoco.MjModel.from_xml_path(str(self.model))
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            raise ConfigurationError(f"system '{self.name}': {self.model}: {reason}") from error
+        if model.nq + model.nv != len(self.state) or model.nu != len(self.control):
+            raise ConfigurationError(
+                f"system '{self.name}': {self.model} has nq + nv = {model.nq + model.nv} and nu = "
+                f"{model.nu}, STATE has {len(self.state)} names and CONTROL {len(self.control)}"
+            )
+        if self.apply is not None:
+            self.apply(model, p)
+            mujoco.mj_setConst(model, mujoco.MjData(model))
+        return model
 
     def tried_controls(self, parameters: Configuration) -> np.ndarray:
         """Return the maneuvers (N, U) float32, the safe one first."""
@@ -163,6 +207,10 @@ def _module_of_file(path: Path) -> ModuleType:
 
 def _system_of(name: str, module: ModuleType) -> System:
     functions = _PLANAR_FUNCTIONS if hasattr(module, "clearance_limit") else _FUNCTIONS
+    if hasattr(module, "MODEL"):
+        functions = functions | {"apply": "model, p"}
+        optional = [what for what in ("step", "apply") if not hasattr(module, what)]
+        functions = {what: takes for what, takes in functions.items() if what not in optional}
     missing = [what for what in (*_CONSTANTS, *functions) if not hasattr(module, what)]
     if missing:
         raise ConfigurationError(
@@ -179,10 +227,27 @@ def _system_of(name: str, module: ModuleType) -> System:
         module.GOAL,
         module.Parameters,
         module.limits,
-        module.step,
+        getattr(module, "step", None),
         module.running,
         module.terminal,
         getattr(module, "SAMPLING", {}),
+        getattr(module, "TASK", {}),
+        getattr(module, "reached", None),
         getattr(module, "maneuvers", None),
         getattr(module, "clearance_limit", None),
+        _model_file(name, module),
+        getattr(module, "apply", None),
     )
+
+
+def _model_file(name: str, module: ModuleType) -> Path | None:
+    file = getattr(module, "MODEL", None)
+    if file is None:
+        return None
+    beside = Path(module.__file__).resolve().parent / file
+    candidates = (beside, Path(simulation.__file__).parent / "models" / file)
+    for path in candidates:
+        if path.is_file():
+            return path
+    looked = " or ".join(dict.fromkeys(map(str, candidates)))
+    raise ConfigurationError(f"system '{name}': MODEL '{file}' does not exist: no file {looked}")

@@ -13,6 +13,9 @@ STATE = ("x", "theta", "v", "w")
 CONTROL = ("force",)
 GOAL = ("x",)
 MODEL = "cartpole.xml"
+RUNNING = ("angle", "position", "v", "w", "force", "change", "rail")
+TERMINAL = ("angle",)
+TASK = {"start": (0.0, math.pi, 0.0, 0.0), "goal": (0.0,), "hold": 1.0}
 
 GRAVITY = 9.81  # m/s^2
 
@@ -110,23 +113,28 @@ def step(x, u, p, dt):
 
 
 def running(x, u, u_before, goal, p):
-    """Return the cost of a second in state ``x`` under force ``u``."""
+    """Return the cost of a second in state ``x`` under force ``u``, term by term."""
     off_goal = x[0] - goal[0]
     change = u[0] - u_before[0]
     return (
-        p.angle_weight * _height_lost(x)
-        + p.position_weight * off_goal * off_goal
-        + p.v_weight * x[2] * x[2]
-        + p.w_weight * x[3] * x[3]
-        + p.force_weight * u[0] * u[0]
-        + p.change_weight * change * change
-        + p.rail_weight * max(abs(x[0]) - p.rail_half_length, 0.0)
+        p.angle_weight * _height_lost(x),
+        p.position_weight * off_goal * off_goal,
+        p.v_weight * x[2] * x[2],
+        p.w_weight * x[3] * x[3],
+        p.force_weight * u[0] * u[0],
+        p.change_weight * change * change,
+        p.rail_weight * max(abs(x[0]) - p.rail_half_length, 0.0),
     )
 
 
 def terminal(x, goal, p):
     """Return the cost of ending in state ``x``, not upright."""
-    return p.final_angle_weight * _height_lost(x)
+    return (p.final_angle_weight * _height_lost(x),)
+
+
+def reached(x, goal, p) -> bool:
+    """Return whether the pole is upright, wherever the cart is."""
+    return abs(math.remainder(x[1], 2.0 * math.pi)) < 0.1
 
 
 def _height_lost(x):

@@ -12,6 +12,9 @@ from geoaccel_ros.config import Configuration, parameter
 STATE = ("x", "y", "yaw", "v", "w")
 CONTROL = ("v_command", "w_command")
 GOAL = ("x", "y")
+RUNNING = ("goal", "heading", "obstacle", "reverse", "turn", "change")
+TERMINAL = ("goal", "speed")
+TASK = {"start": (0.0, 0.0, 0.0, 0.0, 0.0), "goal": (4.0, 2.0), "hold": 1.0}
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def step(x, u, p, dt):
 
 
 def running(x, u, u_before, goal, clearance, detour, p):
-    """Return the cost of a second in state ``x`` under command ``u``."""
+    """Return the cost of a second in state ``x`` under command ``u``, term by term."""
     to_goal_x = goal[0] - x[0]
     to_goal_y = goal[1] - x[1]
     distance = math.sqrt(to_goal_x * to_goal_x + to_goal_y * to_goal_y)
@@ -124,12 +127,12 @@ def running(x, u, u_before, goal, clearance, detour, p):
     v_change = u[0] - u_before[0]
     w_change = u[1] - u_before[1]
     return (
-        p.goal_weight * (distance + detour)
-        + p.heading_weight * away / (distance + 1.0)
-        + p.obstacle_weight * closeness * closeness
-        + p.reverse_weight * max(-x[3], 0.0)
-        + p.turn_weight * x[4] * x[4]
-        + p.change_weight * (v_change * v_change + w_change * w_change)
+        p.goal_weight * (distance + detour),
+        p.heading_weight * away / (distance + 1.0),
+        p.obstacle_weight * closeness * closeness,
+        p.reverse_weight * max(-x[3], 0.0),
+        p.turn_weight * x[4] * x[4],
+        p.change_weight * (v_change * v_change + w_change * w_change),
     )
 
 
@@ -139,9 +142,16 @@ def terminal(x, goal, clearance, detour, p):
     to_goal_y = goal[1] - x[1]
     square = to_goal_x * to_goal_x + to_goal_y * to_goal_y
     speed = x[3] * x[3] + x[4] * x[4]
-    return p.final_goal_weight * (math.sqrt(square) + detour) + p.final_speed_weight * speed / (
-        1.0 + square
+    return (
+        p.final_goal_weight * (math.sqrt(square) + detour),
+        p.final_speed_weight * speed / (1.0 + square),
     )
+
+
+def reached(x, goal, p) -> bool:
+    """Return whether it stands within 0.25 m of the goal."""
+    distance = math.hypot(goal[0] - x[0], goal[1] - x[1])
+    return distance < 0.25 and max(abs(x[3]), abs(x[4])) < 0.1
 
 
 def _approach(difference, lag, acceleration, dt):

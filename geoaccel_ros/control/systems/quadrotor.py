@@ -18,6 +18,9 @@ STATE = ("x", "y", "z", "qw", "qx", "qy", "qz", "vx", "vy", "vz", "wx", "wy", "w
 CONTROL = ("thrust", "torque_x", "torque_y", "torque_z")
 GOAL = ("x", "y", "z")
 MODEL = "quadrotor.xml"
+RUNNING = ("goal", "v", "tilt", "w", "thrust", "torque")
+TERMINAL = ("goal", "v", "tilt", "w")
+TASK = {"goal": (3.0, 0.0, 0.0), "hold": 1.0}
 
 GRAVITY = 9.81  # m/s^2
 # Keeps a quotient finite at rest; its error is below what float32 resolves.
@@ -160,26 +163,31 @@ def step(x, u, p, dt):
 
 
 def running(x, u, u_before, goal, p):
-    """Return the cost of a second in state ``x`` under control ``u``."""
+    """Return the cost of a second in state ``x`` under control ``u``, term by term."""
     excess = u[0] - p.mass * GRAVITY
     return (
-        p.goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2])
-        + p.v_weight * _square(x[7], x[8], x[9])
-        + p.tilt_weight * _tilt(x)
-        + p.w_weight * _square(x[10], x[11], x[12])
-        + p.thrust_weight * excess * excess
-        + p.torque_weight * _square(u[1], u[2], u[3])
+        p.goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2]),
+        p.v_weight * _square(x[7], x[8], x[9]),
+        p.tilt_weight * _tilt(x),
+        p.w_weight * _square(x[10], x[11], x[12]),
+        p.thrust_weight * excess * excess,
+        p.torque_weight * _square(u[1], u[2], u[3]),
     )
 
 
 def terminal(x, goal, p):
     """Return the cost of ending in state ``x``: away from the goal, or not hovering."""
     return (
-        p.final_goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2])
-        + p.final_v_weight * _square(x[7], x[8], x[9])
-        + p.final_tilt_weight * _tilt(x)
-        + p.final_w_weight * _square(x[10], x[11], x[12])
+        p.final_goal_weight * _square(x[0] - goal[0], x[1] - goal[1], x[2] - goal[2]),
+        p.final_v_weight * _square(x[7], x[8], x[9]),
+        p.final_tilt_weight * _tilt(x),
+        p.final_w_weight * _square(x[10], x[11], x[12]),
     )
+
+
+def reached(x, goal, p) -> bool:
+    """Return whether it is within 5 cm of the goal."""
+    return math.dist(x[:3], goal) < 0.05
 
 
 def _thrust_direction(qw, qx, qy, qz):
