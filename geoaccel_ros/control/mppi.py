@@ -6,10 +6,9 @@ Williams et al. 2017, "Information theoretic MPC for model-based reinforcement l
 
 import collections
 import dataclasses
-import functools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +19,11 @@ from geoaccel_ros.control import delay
 from geoaccel_ros.control.detour import detour
 from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.mppi_config import MppiConfig
-from geoaccel_ros.control.plan import resample, weighted_mean
+from geoaccel_ros.control.plan import resample
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
-from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
+from geoaccel_ros.control.search import CpuSearch, Findings
 from geoaccel_ros.control.smoothing import limit_plan, past_commands, smoothing_matrix
 from geoaccel_ros.control.systems import load_system
-from geoaccel_ros.control.weights import Weights, elite_weights, importance_weights
 
 
 @dataclass(frozen=True)
@@ -120,26 +118,21 @@ class Mppi:
         self._p = self.system.pack(parameters)
         self._p64 = self.system.pack(parameters, np.float64)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
-        self._maneuvers = self.system.tried_controls(parameters)
+        tried = self.system.tried_controls(parameters)
+        self._safe = np.clip(tried[0].astype(float), *self.limits)
         if self.system.is_planar:
             self._clearance_limit = self.system.clearance_limit(parameters)
-        self._sampler = Sampler(
-            config.samples, _noise_basis(config), config.sigma, config.seed, config.antithetic
-        )
-        self._weigh = _weighting(config)
         self._smoothing = None
         if config.smoothing_window:
             self._smoothing = smoothing_matrix(
                 config.horizon, config.smoothing_window, config.smoothing_order
             )
         self._rates = np.array(config.rate_limits or np.zeros(len(config.sigma)), float)
-        self._costs = np.empty(config.samples, np.float32)
-        self._crashed = np.empty(config.samples, bool)
         self._lock = threading.Lock()
         self._field = empty_field()
         self._detour_for: tuple | None = None
         self._cpu = CpuRollouts(self.system, config.threads)
-        self._rollouts, self.backend, self.backend_reason = self._choose_rollouts()
+        self._search, self.backend, self.backend_reason = self._choose_search(tried)
         self.reset()
         self._warm_up()
 
@@ -165,7 +158,7 @@ class Mppi:
         now : float
             s, on the same clock.
         """
-        commands = list(commands_sent) or [(stamp, self._stopped()[0])]
+        commands = list(commands_sent) or [(stamp, self._safe)]
         effective = [(sent + self._config.command_delay, u) for sent, u in commands]
         until = now + self._config.command_delay
         return delay.predict(self.system, self._p64, state, stamp, effective, until)
@@ -203,9 +196,11 @@ class Mppi:
             if self._last is None:
                 states = len(self.system.state)
                 return np.zeros((0, self._config.horizon + 1, states)), np.zeros(0)
-            problem, weights, origin = self._last
-            best = np.argsort(-weights, kind="stable")[:count]
-            return np.array([self._states(problem, k, origin) for k in best]), weights[best]
+            problem, origin = self._last
+            noise, weights = self._search.samples(count)
+            problem = dataclasses.replace(problem, noise=noise)
+            states = [self._states(problem, k, origin) for k in range(len(weights))]
+            return np.array(states), weights
 
     def set_obstacles(self, field: DistanceField) -> None:
         """Use these obstacles from the next update on.
@@ -230,7 +225,7 @@ class Mppi:
             self._command = self._plan[0].copy()
             self._sent: collections.deque[tuple[float, np.ndarray]] = collections.deque()
             self._last = None
-            self._sampler.reset()
+            self._search.reset()
 
     def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
         self._last = None
@@ -246,34 +241,30 @@ class Mppi:
 
         dt = self._config.dt
         plan = self._stopped() if age is None else resample(self._plan, dt, age)
-        noise = self._sample(plan)
-        problem, origin = self._problem(state, goal[:count], plan, noise)
-        self._rollouts.run(problem, self._costs, self._crashed)
-
-        collided = float(np.mean(self._crashed))
-        weights = self._weigh(self._costs, ~self._crashed)
-        if weights is None:
+        problem, origin = self._problem(state, goal[:count], plan)
+        found = self._search.search(problem)
+        collided = found.collided_fraction
+        if not found.counted:
             reason = "every rollout collides" if collided else "no rollout has a finite cost"
             return self._no_plan(state, reason, collided)
 
         elapsed = dt if age is None else age
-        controls = self._choose(problem, weights.values, self._past(stamp), elapsed)
+        controls = self._choose(problem, found, self._past(stamp), elapsed)
         if controls is None:
             return self._no_plan(state, "every plan within the limits of rate collides", collided)
-        self._last = problem, weights.values, origin
+        self._last = problem, origin
         self._plan = controls
         self._command = controls[0].copy()
-        counted = self._costs[weights.values > 0.0]
         return MppiUpdate(
             command=controls[0].copy(),
-            plan=self._states(self._alone(problem, controls), 0, origin),
+            plan=self._states(_alone(problem, controls), 0, origin),
             controls=controls.copy(),
-            ess=weights.ess,
-            temperature=weights.temperature,
-            log_eta=weights.log_eta,
-            at_bound=weights.at_bound,
-            min_cost=float(counted.min()),
-            mean_cost=float(counted.mean()),
+            ess=found.ess,
+            temperature=found.temperature,
+            log_eta=found.log_eta,
+            at_bound=found.at_bound,
+            min_cost=found.best_cost,
+            mean_cost=found.mean_cost,
             collided_fraction=collided,
             plan_age=math.nan if age is None else age,
             ok=True,
@@ -304,22 +295,12 @@ class Mppi:
         return past_commands(sent, stamp, self._config.dt, self._config.smoothing_window // 2)
 
     def _stopped(self) -> np.ndarray:
-        safe = np.clip(self._maneuvers[0].astype(float), *self.limits)
-        return np.tile(safe, (self._config.horizon, 1))
-
-    def _sample(self, plan: np.ndarray) -> np.ndarray:
-        """Return noise (T, U, K); the first samples are the plan as it is, and the maneuvers."""
-        noise = self._sampler.sample()
-        free = np.asarray(self._config.sigma) > 0.0
-        noise[:, :, 0] = 0.0
-        for k, maneuver in enumerate(self._maneuvers, start=1):
-            noise[:, :, k] = np.where(free, maneuver - plan, 0.0)
-        return noise
+        return np.tile(self._safe, (self._config.horizon, 1))
 
     def _problem(
-        self, state: np.ndarray, goal: np.ndarray, plan: np.ndarray, noise: np.ndarray
+        self, state: np.ndarray, goal: np.ndarray, plan: np.ndarray
     ) -> tuple[Problem, np.ndarray]:
-        """Return the rollouts' problem and the origin (X,) that it is relative to."""
+        """Return the rollouts' problem, without samples, and the origin (X,) of its states."""
         origin = np.zeros_like(state)
         relative_goal = goal.copy()
         detours, limit = self._field, 0.0
@@ -333,7 +314,7 @@ class Mppi:
             control_before=_float32_tuple(self._command),
             goal=_float32_tuple(relative_goal),
             plan=np.clip(plan, lower, upper).astype(np.float32),
-            noise=noise,
+            noise=np.empty((*plan.shape, 0), np.float32),
             lower=_float32_tuple(lower),
             upper=_float32_tuple(upper),
             p=self._p,
@@ -364,7 +345,7 @@ class Mppi:
         return self._detour
 
     def _choose(
-        self, problem: Problem, weights: np.ndarray, past: np.ndarray | None, elapsed: float
+        self, problem: Problem, found: Findings, past: np.ndarray | None, elapsed: float
     ) -> np.ndarray | None:
         """Return the new plan (T, U): the mean, or the best sample, smoothed and within limits.
 
@@ -372,17 +353,13 @@ class Mppi:
         the plan. Smoothing is left out where it leads into an obstacle. Samples know no limits of
         rate: None if these leave no plan that is free.
         """
-        lower, upper = (limit.astype(np.float32) for limit in self.limits)
-        mean = weighted_mean(problem.plan, problem.noise, lower, upper, weights)
-        k = int(np.argmin(np.where(weights > 0.0, self._costs, np.inf)))
-        sample = np.clip(problem.plan + problem.noise[:, :, k], *self.limits)
         for history in (past, None):
-            best = self._finish(sample, history, elapsed)
-            unchanged = np.array_equal(best, sample)
-            best_cost = self._costs[k] if unchanged else self._cost(problem, best)
+            best = self._finish(found.best, history, elapsed)
+            unchanged = np.array_equal(best.astype(np.float32), found.best.astype(np.float32))
+            best_cost = found.best_cost if unchanged else self._cost(problem, best)
             if best_cost < np.inf:
                 break
-        controls = self._finish(mean, past, elapsed)
+        controls = self._finish(found.mean, past, elapsed)
         cost = self._cost(problem, controls)
         if min(cost, best_cost) == np.inf:
             return None
@@ -398,13 +375,8 @@ class Mppi:
     def _cost(self, problem: Problem, controls: np.ndarray) -> np.float32:
         """Return the cost of ``controls`` (T, U); infinite if it is not finite or they crash."""
         cost, crashed = np.empty(1, np.float32), np.empty(1, bool)
-        self._cpu.run(self._alone(problem, controls), cost, crashed)
+        self._cpu.run(_alone(problem, controls), cost, crashed)
         return cost[0] if np.isfinite(cost[0]) and not crashed[0] else np.float32(np.inf)
-
-    def _alone(self, problem: Problem, controls: np.ndarray) -> Problem:
-        """Return the problem whose only sample is ``controls`` (T, U)."""
-        noise = np.zeros((*controls.shape, 1), np.float32)
-        return dataclasses.replace(problem, plan=controls.astype(np.float32), noise=noise)
 
     def _states(self, problem: Problem, sample: int, origin: np.ndarray) -> np.ndarray:
         return self._cpu.states(problem, int(sample)) + origin
@@ -429,15 +401,16 @@ class Mppi:
             reason=reason,
         )
 
-    def _choose_rollouts(self):
-        """Return where rollouts run, its name and why."""
+    def _choose_search(self, tried: np.ndarray):
+        """Return what searches, the name of where it does and why there."""
         name, reason = choose_backend(self._config.backend, _cuda_problem)
         if name == "cpu":
-            return self._cpu, name, reason
+            return CpuSearch(self._config, self._cpu, tried), name, reason
         from geoaccel_ros.control.rollouts_cuda import CudaRollouts
 
         samples, horizon = self._config.samples, self._config.horizon
-        return CudaRollouts(self.system, samples, horizon, self._cpu), name, reason
+        self._rollouts = CudaRollouts(self.system, samples, horizon, self._cpu)
+        return CpuSearch(self._config, self._rollouts, tried), name, reason
 
     def _warm_up(self) -> None:
         """Compile everything, and compare CUDA with the CPU, before the first deadline."""
@@ -445,28 +418,16 @@ class Mppi:
         goal = np.ones(len(self.system.goal))
         self._update(state, goal, 0.0)
         if self.backend == "cuda":
-            problem, _ = self._problem(state, goal, self._plan, self._sampler.sample())
-            self._rollouts.check(problem)
+            problem, _ = self._last
+            noise, _ = self._search.samples(self._config.samples)
+            self._rollouts.check(dataclasses.replace(problem, noise=np.ascontiguousarray(noise)))
         self.reset()
 
 
-def _noise_basis(config: MppiConfig) -> np.ndarray:
-    if config.noise == "white":
-        return np.eye(config.horizon)
-    if config.noise == "coloured":
-        return coloured_basis(config.horizon, config.noise_exponent)
-    return knot_basis(config.horizon, config.noise_knots, config.noise_order)
-
-
-def _weighting(config: MppiConfig) -> Callable[[np.ndarray, np.ndarray], Weights | None]:
-    if config.weighting == "cem":
-        return functools.partial(elite_weights, elite_fraction=config.elite_fraction)
-    return functools.partial(
-        importance_weights,
-        ess_fraction=config.ess_fraction,
-        temperature=config.temperature,
-        bounds=(config.temperature_min, config.temperature_max or math.inf),
-    )
+def _alone(problem: Problem, controls: np.ndarray) -> Problem:
+    """Return the problem whose only sample is ``controls`` (T, U)."""
+    noise = np.zeros((*controls.shape, 1), np.float32)
+    return dataclasses.replace(problem, plan=controls.astype(np.float32), noise=noise)
 
 
 def _float32_tuple(values: np.ndarray) -> tuple:
