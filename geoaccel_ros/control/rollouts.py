@@ -15,6 +15,11 @@ from geoaccel_ros.threads import Threads
 # Cost of each second that a rollout does not live because it crashed. It only keeps the costs of
 # crashed rollouts apart from those of free ones, which alone get weight.
 CRASH_COST = 1e3
+# As kernels need them.
+_FAR = np.float32(FAR)
+_NO_DETOUR = np.float32(0.0)
+_NO_COST = np.float32(0.0)
+_interpolate = device_function(interpolate)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class CpuRollouts:
 
     def __init__(self, system: System, threads: int):
         self._kernel, self._trace = _compile(system)
+        self._terms = len(system.running_terms) + len(system.terminal_terms)
         self._threads = Threads(threads)
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
@@ -118,9 +124,29 @@ class CpuRollouts:
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
         """Return the states (T+1, X) float32 that one sample passes through, crash or not."""
+        return self._follow(problem, sample)[0]
+
+    def terms(self, problem: Problem, sample: int) -> np.ndarray:
+        """Return what each term adds to the cost of one sample, as if nothing could crash.
+
+        Float32, the running terms, each summed over time, and then the terminal ones.
+        """
+        return self._follow(problem, sample)[1]
+
+    def _follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
         states = np.empty((len(problem.plan) + 1, len(problem.start)), np.float32)
-        self._trace(sample, problem.plan, problem.noise, problem.setup(), states)
-        return states
+        terms = np.zeros(self._terms, np.float32)
+        self._trace(
+            sample,
+            problem.plan,
+            problem.noise,
+            problem.field.distances,
+            problem.detour.distances,
+            problem.setup(),
+            states,
+            terms,
+        )
+        return states, terms
 
 
 @functools.cache
@@ -129,31 +155,20 @@ def _device_functions(system: System) -> tuple[Callable, Callable]:
     clamped_controls = _clamped_controls(len(system.control))
     make_rollout = _planar_rollout if system.is_planar else _free_rollout
     rollout = make_rollout(system, step, clamped_controls)
+    return numba.njit(inline="always")(rollout), _trace(system, step, clamped_controls)
 
-    def trace(k, plan, noise, setup, states):
-        x, _, _, lower, upper, p = setup[:6]
-        dt = setup[9]
-        for t in range(states.shape[0]):
-            for i in range(states.shape[1]):
-                states[t, i] = x[i]
-            if t < plan.shape[0]:
-                x = step(x, clamped_controls(plan, noise, lower, upper, t, k), p, dt)
 
-    return numba.njit(inline="always")(rollout), trace
+@numba.njit(inline="always")
+def _value_at(grid, frame, x, outside):
+    return _interpolate(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
 
 def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) -> Callable:
     """Return the rollout of a robot on a plane, which obstacles end and a detour lengthens."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
-    grid_value = device_function(interpolate)
+    running_sum, terminal_sum = _sum(system.running_terms), _sum(system.terminal_terms)
     crash_cost = np.float32(CRASH_COST)
-    far = np.float32(FAR)
-    no_detour = np.float32(0.0)
-
-    @numba.njit(inline="always")
-    def value_at(grid, frame, x, outside):
-        return grid_value(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
     def rollout(k, plan, noise, field, detour, setup):
         start, control_before, goal, lower, upper, p = setup[:6]
@@ -162,18 +177,18 @@ def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) 
         u_before = control_before
         cost = np.float32(0.0)
         steps = plan.shape[0]
-        near = far
-        further = no_detour
+        near = _FAR
+        further = _NO_DETOUR
         for t in range(steps):
             u = clamped_controls(plan, noise, lower, upper, t, k)
             x = step(x, u, p, dt)
-            near = value_at(field, field_frame, x, far)
+            near = _value_at(field, field_frame, x, _FAR)
             if near < clearance_limit:
                 return cost + crash_cost * dt * np.float32(steps - t), True
-            further = value_at(detour, detour_frame, x, no_detour)
-            cost += dt * running(x, u, u_before, goal, near, further, p)
+            further = _value_at(detour, detour_frame, x, _NO_DETOUR)
+            cost += dt * running_sum(running(x, u, u_before, goal, near, further, p))
             u_before = u
-        return cost + terminal(x, goal, near, further, p), False
+        return cost + terminal_sum(terminal(x, goal, near, further, p)), False
 
     return rollout
 
@@ -182,6 +197,7 @@ def _free_rollout(system: System, step: Callable, clamped_controls: Callable) ->
     """Return the rollout of a system that knows no obstacles; the grids are not looked at."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
+    running_sum, terminal_sum = _sum(system.running_terms), _sum(system.terminal_terms)
 
     def rollout(k, plan, noise, field, detour, setup):
         x, u_before, goal, lower, upper, p = setup[:6]
@@ -190,11 +206,109 @@ def _free_rollout(system: System, step: Callable, clamped_controls: Callable) ->
         for t in range(plan.shape[0]):
             u = clamped_controls(plan, noise, lower, upper, t, k)
             x = step(x, u, p, dt)
-            cost += dt * running(x, u, u_before, goal, p)
+            cost += dt * running_sum(running(x, u, u_before, goal, p))
             u_before = u
-        return cost + terminal(x, goal, p), False
+        return cost + terminal_sum(terminal(x, goal, p)), False
 
     return rollout
+
+
+def _trace(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+    """Return the function that writes the states and the terms of a rollout that may not crash."""
+    running, terminal = _free_costs(system) if not system.is_planar else _planar_costs(system)
+    first = len(system.running_terms)
+    add_running, add_terminal = _add(system.running_terms, 0), _add(system.terminal_terms, first)
+    one = np.float32(1.0)
+
+    def trace(k, plan, noise, field, detour, setup, states, terms):
+        x, u_before, _, lower, upper, p = setup[:6]
+        dt = setup[9]
+        for t in range(states.shape[0]):
+            for i in range(states.shape[1]):
+                states[t, i] = x[i]
+            if t < plan.shape[0]:
+                u = clamped_controls(plan, noise, lower, upper, t, k)
+                x = step(x, u, p, dt)
+                add_running(running(x, u, u_before, field, detour, setup), dt, terms)
+                u_before = u
+        add_terminal(terminal(x, field, detour, setup), one, terms)
+
+    return trace
+
+
+def _planar_costs(system: System) -> tuple[Callable, Callable]:
+    """Return running and terminal costs that look the place up in the grids."""
+    running_at = device_function(system.running)
+    terminal_at = device_function(system.terminal)
+
+    def running(x, u, u_before, field, detour, setup):
+        near = _value_at(field, setup[6], x, _FAR)
+        further = _value_at(detour, setup[7], x, _NO_DETOUR)
+        return running_at(x, u, u_before, setup[2], near, further, setup[5])
+
+    def terminal(x, field, detour, setup):
+        near = _value_at(field, setup[6], x, _FAR)
+        further = _value_at(detour, setup[7], x, _NO_DETOUR)
+        return terminal_at(x, setup[2], near, further, setup[5])
+
+    return numba.njit(inline="always")(running), numba.njit(inline="always")(terminal)
+
+
+def _free_costs(system: System) -> tuple[Callable, Callable]:
+    """Return running and terminal costs with the same arguments, which look at no grid."""
+    running_at = device_function(system.running)
+    terminal_at = device_function(system.terminal)
+
+    def running(x, u, u_before, field, detour, setup):
+        return running_at(x, u, u_before, setup[2], setup[5])
+
+    def terminal(x, field, detour, setup):
+        return terminal_at(x, setup[2], setup[5])
+
+    return numba.njit(inline="always")(running), numba.njit(inline="always")(terminal)
+
+
+def _sum(names: tuple[str, ...]) -> Callable:
+    """Return a device function: the sum of so many terms, from left to right, without a loop.
+
+    A loop over a tuple would need it in memory.
+    """
+    last = len(names) - 1
+    if last < 0:
+
+        def total(terms):
+            return _NO_COST
+
+    elif last == 0:
+
+        def total(terms):
+            return terms[0]
+
+    else:
+        others = _sum(names[:last])
+
+        def total(terms):
+            return others(terms) + terms[last]
+
+    return numba.njit(inline="always")(total)
+
+
+def _add(names: tuple[str, ...], first: int) -> Callable:
+    """Return a device function: so many terms, scaled, are added to an array from ``first`` on."""
+    last = len(names) - 1
+    if last < 0:
+
+        def add(terms, scale, totals):
+            pass
+
+    else:
+        others = _add(names[:last], first)
+
+        def add(terms, scale, totals):
+            others(terms, scale, totals)
+            totals[first + last] += scale * terms[last]
+
+    return numba.njit(inline="always")(add)
 
 
 def _clamped_controls(count: int) -> Callable:

@@ -146,9 +146,9 @@ def free_reference(name, posed):
         x, before, cost = _float64_tuple(posed.start), _float64_tuple(posed.control_before), 0.0
         for u in np.clip(posed.plan + noise, posed.lower, posed.upper):
             x = system.step(x, tuple(u), p, dt)
-            cost += dt * system.running(x, tuple(u), before, goal, p)
+            cost += dt * sum(system.running(x, tuple(u), before, goal, p))
             before = tuple(u)
-        costs.append(cost + system.terminal(x, goal, p))
+        costs.append(cost + sum(system.terminal(x, goal, p)))
     return np.array(costs)
 
 

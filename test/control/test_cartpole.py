@@ -95,7 +95,7 @@ def test_the_cost_of_an_angle_is_resolved_near_upright():
     values = {name: 0.0 for name in WEIGHTS} | {"angle_weight": 1.0}
     p = SYSTEM.pack(cartpole.Parameters(**values))
     zero = np.float32(0.0)
-    cost = running((zero, np.float32(1e-3), zero, zero), (zero,), (zero,), (zero,), p)
+    cost = running((zero, np.float32(1e-3), zero, zero), (zero,), (zero,), (zero,), p)[0]
     # 1 - cos in float32 has only steps of 6e-8 here.
     assert cost == pytest.approx(5e-7, rel=1e-5)
 
@@ -119,12 +119,15 @@ def test_the_cost_of_an_angle_is_resolved_near_upright():
 def test_running_cost_of_one_term(weight, x, u, u_before, expected):
     values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0, "rail_half_length": 2.0}
     p = SYSTEM.pack(cartpole.Parameters(**values), np.float64)
-    assert SYSTEM.running(x, (u,), (u_before,), (0.5,), p) == pytest.approx(expected, abs=1e-12)
+    terms = SYSTEM.running(x, (u,), (u_before,), (0.5,), p)
+    expected = [expected if f"{name}_weight" == weight else 0.0 for name in SYSTEM.running_terms]
+    assert terms == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_final_cost():
     p = SYSTEM.pack(cartpole.Parameters(final_angle_weight=3.0), np.float64)
-    assert SYSTEM.terminal((9.0, math.pi / 3, 9.0, 9.0), (0.5,), p) == pytest.approx(1.5, abs=1e-12)
+    terms = SYSTEM.terminal((9.0, math.pi / 3, 9.0, 9.0), (0.5,), p)
+    assert SYSTEM.terminal_terms == ("angle",) and terms == pytest.approx((1.5,), abs=1e-12)
 
 
 def _upright_since(system, seed):

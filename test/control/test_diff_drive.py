@@ -82,7 +82,7 @@ def test_small_steps_add_up_to_a_large_one():
 def test_running_cost_of_one_term(weight, x, arguments, expected):
     defaults = {"u": (0.0, 0.0), "u_before": (0.0, 0.0), "clearance": 10.0, "detour": 0.0}
     values = defaults | arguments
-    cost = SYSTEM.running(
+    terms = SYSTEM.running(
         x,
         values["u"],
         values["u_before"],
@@ -91,7 +91,8 @@ def test_running_cost_of_one_term(weight, x, arguments, expected):
         values["detour"],
         _only(weight, robot_radius=0.35, inflation=0.5),
     )
-    assert cost == pytest.approx(expected, abs=1e-12)
+    expected = [expected if f"{name}_weight" == weight else 0.0 for name in SYSTEM.running_terms]
+    assert terms == pytest.approx(tuple(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +104,10 @@ def test_running_cost_of_one_term(weight, x, arguments, expected):
     ],
 )
 def test_final_cost_of_one_term(weight, x, detour, expected):
-    cost = SYSTEM.terminal(x, (4.0, 6.0), 10.0, detour, _only(weight))
-    assert cost == pytest.approx(expected, abs=1e-12)
+    terms = SYSTEM.terminal(x, (4.0, 6.0), 10.0, detour, _only(weight))
+    names = [f"final_{name}_weight" for name in SYSTEM.terminal_terms]
+    expected = [expected if name == weight else 0.0 for name in names]
+    assert terms == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_the_first_maneuver_is_a_stop():

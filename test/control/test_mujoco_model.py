@@ -19,13 +19,15 @@ STATE = ("x", "v")
 CONTROL = ("force",)
 GOAL = ("x",)
 RUNNING = ("goal",)
-TERMINAL = ("final_speed",)
+TERMINAL = ("speed",)
 MODEL = "rail.xml"
 
 
 @dataclass(frozen=True)
 class Parameters(Configuration):
     mass: float = parameter(2.0, "Mass.", unit="kg", minimum=0.1)
+    goal_weight: float = parameter(1.0, "Cost of a second at a metre from the goal.")
+    final_speed_weight: float = parameter(1.0, "Cost of ending at 1 m/s.")
 
 
 def limits(p):
@@ -38,11 +40,11 @@ def apply(model, p):
 
 def running(x, u, u_before, goal, p):
     off = x[0] - goal[0]
-    return (off * off,)
+    return (p.goal_weight * off * off,)
 
 
 def terminal(x, goal, p):
-    return (x[1] * x[1],)
+    return (p.final_speed_weight * x[1] * x[1],)
 '''
 RAIL = """
 <mujoco>

@@ -136,7 +136,9 @@ def test_running_cost_of_one_term(weight, x, u, expected):
     values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0}
     p = SYSTEM.pack(quadrotor.Parameters(**values), np.float64)
     before = (5.0, 1.0, 1.0, 1.0)
-    assert SYSTEM.running(x, u, before, (0.0, 0.0, -1.0), p) == pytest.approx(expected, abs=1e-12)
+    terms = SYSTEM.running(x, u, before, (0.0, 0.0, -1.0), p)
+    expected = [expected if f"{name}_weight" == weight else 0.0 for name in SYSTEM.running_terms]
+    assert terms == pytest.approx(tuple(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,10 @@ def test_final_cost_of_one_term(weight, expected):
     values = {name: 0.0 for name in WEIGHTS} | {weight: 1.0}
     p = SYSTEM.pack(quadrotor.Parameters(**values), np.float64)
     x = _at(1.0, 2.0, 3.0, v=(0.0, 1.0, 2.0), q=(HALF, 0.0, HALF, 0.0), w=(1.0, 0.0, -1.0))
-    assert SYSTEM.terminal(x, (0.0, 0.0, -1.0), p) == pytest.approx(expected, abs=1e-12)
+    terms = SYSTEM.terminal(x, (0.0, 0.0, -1.0), p)
+    names = [f"final_{name}_weight" for name in SYSTEM.terminal_terms]
+    expected = [expected if name == weight else 0.0 for name in names]
+    assert terms == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_before_the_first_command_it_is_predicted_to_hover():

@@ -1,10 +1,13 @@
 """Compiled float32 rollouts against a float64 reference in NumPy that shares no code with them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from rollout_problems import SYSTEM, problem, reference
+from rollout_problems import SYSTEM, free_problem, free_reference, problem, reference
 
 from geoaccel_ros.control.rollouts import CpuRollouts
+from geoaccel_ros.control.systems import load_system
 
 ALL_HEADINGS = np.radians(np.arange(-180.0, 181.0, 7.5))
 
@@ -56,6 +59,28 @@ def test_threads_change_nothing(threads):
     alone, together = _run(posed), _run(posed, threads)
     np.testing.assert_array_equal(alone[0], together[0])
     np.testing.assert_array_equal(alone[1], together[1])
+
+
+def test_terms_add_up_to_the_cost():
+    posed = problem(seed=5, yaw=0.3)
+    costs, crashed = _run(posed)
+    rollouts = CpuRollouts(SYSTEM, 1)
+    found = [rollouts.terms(posed, k).sum(dtype=float) for k in np.flatnonzero(~crashed)]
+    np.testing.assert_allclose(found, costs[~crashed], rtol=1e-5)
+
+
+def test_each_term_is_found_by_itself():
+    posed = free_problem("quadrotor", seed=3)
+    system = load_system("quadrotor")
+    terms = CpuRollouts(system, 1).terms(posed, 7)
+    names = [f"{name}_weight" for name in system.running_terms]
+    names += [f"final_{name}_weight" for name in system.terminal_terms]
+    weights = [name for name in posed.p._fields if name.endswith("_weight")]
+    assert len(terms) == len(names) == len(weights)
+    for name, term in zip(names, terms, strict=True):
+        others = {weight: np.float32(0.0) for weight in weights if weight != name}
+        alone = dataclasses.replace(posed, p=posed.p._replace(**others))
+        assert free_reference("quadrotor", alone)[7] == pytest.approx(term, rel=1e-4)
 
 
 def test_a_rollout_that_is_not_finite_is_seen():

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -27,6 +29,15 @@ def test_every_system_is_compiled_in_float32_alone(name):
     ptx = compile_to_ptx(load_system(name), (8, 7))
     # Nothing is promoted to float64, where a GPU is slow: every constant of the model is float32.
     assert "cvt.f64.f32" not in ptx and "add.f64" not in ptx and "add.rn.f64" not in ptx
+
+
+@pytest.mark.parametrize("name", available())
+def test_nothing_but_the_arguments_of_sines_is_in_local_memory(name):
+    # States and terms of the cost are tuples; indexed in a loop they would lie in memory. libdevice
+    # reduces the arguments of sines and cosines that are far from zero in an array of 28 bytes.
+    ptx = compile_to_ptx(load_system(name), (9, 0))
+    depots = [int(size) for size in re.findall(r"__local_depot\d*\[(\d+)\]", ptx)]
+    assert depots in ([], [28])
 
 
 @pytest.mark.gpu

@@ -23,6 +23,8 @@ from geoaccel_ros.config import Configuration, parameter
 STATE = ("x", "v")
 CONTROL = ("force",)
 GOAL = ("x",)
+RUNNING = ("goal", "speed", "cliff")
+TERMINAL = ("speed",)
 
 CLIFF = 1.0
 
@@ -31,7 +33,10 @@ CLIFF = 1.0
 class Parameters(Configuration):
     mass: float = parameter(2.0, "Mass.", unit="kg", minimum=0.1)
     force_least: float = parameter(-4.0, "Least force.", unit="N")
+    goal_weight: float = parameter(1.0, "Cost of a second at a metre from the goal.")
+    speed_weight: float = parameter(1.0, "Cost of a second at 1 m/s.")
     cliff_weight: float = parameter(1000.0, "Cost of a second at a metre beyond the cliff.")
+    final_speed_weight: float = parameter(10.0, "Cost of ending at 1 m/s.")
 
 
 def limits(p):
@@ -49,11 +54,11 @@ def _beyond(x):
 
 def running(x, u, u_before, goal, p):
     off = x[0] - goal[0]
-    return off * off + x[1] * x[1] + p.cliff_weight * _beyond(x)
+    return p.goal_weight * off * off, p.speed_weight * x[1] * x[1], p.cliff_weight * _beyond(x)
 
 
 def terminal(x, goal, p):
-    return 10.0 * x[1] * x[1]
+    return (p.final_speed_weight * x[1] * x[1],)
 '''
 CONFIG = MppiConfig(
     samples=256, horizon=40, dt=0.05, sigma=(2.0,), command_delay=0.0, backend="cpu"
@@ -120,6 +125,28 @@ def test_obstacles_are_refused_by_a_system_that_knows_none(puck):
             r"running must take \(x, u, u_before, goal, clearance, detour, p\)",
         ),
         ("def terminal(x, goal, p):", "def terminal(x, p):", r"terminal must take \(x, goal, p\)"),
+        ("RUNNING = ", "RUNS = ", "does not define RUNNING: "),
+        ('"cliff")', '"bluff")', "Parameters has no bluff_weight, of terms that RUNNING names"),
+        (
+            'TERMINAL = ("speed",)',
+            'TERMINAL = ("cliff",)',
+            "Parameters has no final_cliff_weight, of terms that TERMINAL names",
+        ),
+        (
+            ", p.cliff_weight * _beyond(x)",
+            "",
+            "running returns 2 terms, must return a tuple of 3, goal, speed, cliff, as RUNNING",
+        ),
+        (
+            "return (p.final_speed_weight * x[1] * x[1],)",
+            "return p.final_speed_weight * x[1] * x[1]",
+            "terminal returns no tuple of terms, must return a tuple of 1, speed, as TERMINAL",
+        ),
+        (
+            "p.speed_weight *",
+            "p.speedweight *",
+            "running fails in a state of zeros: AttributeError: ",
+        ),
         ("from dataclasses", "from dataclazzes", "cannot be imported: ModuleNotFoundError: .*zzes"),
         ("def limits(p):", "def limits(p:", "cannot be imported: SyntaxError: "),
     ],

@@ -28,14 +28,19 @@ MODEL : str
 apply(model, p)
     Optional: writes the parameters (masses, lengths) into an MjModel of MODEL; what MuJoCo derives
     from them follows.
-running(x, u, u_before, goal, p), terminal(x, goal, p) -> cost
-    Cost of a second spent in ``x``, and of ending there.
+RUNNING, TERMINAL : tuple of str
+    Names of the terms of the costs. For a term ``name`` Parameters has a ``name_weight``, for a
+    terminal one a ``final_name_weight``.
+running(x, u, u_before, goal, p), terminal(x, goal, p) -> terms
+    Cost of a second spent in ``x``, and of ending there: tuples of terms, each times its weight, in
+    the order of their names. Rollouts add them up; updates tell what each contributed.
 
 A robot that drives on a plane among obstacles defines more:
 
 clearance_limit(p) -> m
     The distance between the robot's centre and the nearest obstacle below which it has crashed.
-running(x, u, u_before, goal, clearance, detour, p), terminal(x, goal, clearance, detour, p) -> cost
+running(x, u, u_before, goal, clearance, detour, p), terminal(x, goal, clearance, detour, p)
+    -> terms
     ``clearance`` is the distance from the robot's centre to the nearest obstacle, ``detour`` how
     far the way to the goal exceeds the straight line.
 
@@ -66,7 +71,7 @@ from geoaccel_ros import simulation
 from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
 
 # What a module must define; the arguments of its functions.
-_CONSTANTS = ("STATE", "CONTROL", "GOAL", "Parameters")
+_CONSTANTS = ("STATE", "CONTROL", "GOAL", "RUNNING", "TERMINAL", "Parameters")
 _FUNCTIONS = {
     "limits": "p",
     "step": "x, u, p, dt",
@@ -92,6 +97,8 @@ class System:
     step: Callable | None
     running: Callable
     terminal: Callable
+    running_terms: tuple[str, ...]
+    terminal_terms: tuple[str, ...]
     sampling: Mapping = dataclasses.field(default_factory=dict, compare=False)
     task: Mapping = dataclasses.field(default_factory=dict, compare=False)
     reached: Callable | None = None
@@ -220,7 +227,7 @@ def _system_of(name: str, module: ModuleType) -> System:
     for function, arguments in functions.items():
         if len(inspect.signature(getattr(module, function)).parameters) != arguments.count(",") + 1:
             raise ConfigurationError(f"system '{name}': {function} must take ({arguments})")
-    return System(
+    system = System(
         name,
         module.STATE,
         module.CONTROL,
@@ -230,6 +237,8 @@ def _system_of(name: str, module: ModuleType) -> System:
         getattr(module, "step", None),
         module.running,
         module.terminal,
+        module.RUNNING,
+        module.TERMINAL,
         getattr(module, "SAMPLING", {}),
         getattr(module, "TASK", {}),
         getattr(module, "reached", None),
@@ -238,6 +247,42 @@ def _system_of(name: str, module: ModuleType) -> System:
         _model_file(name, module),
         getattr(module, "apply", None),
     )
+    _check_terms(system)
+    return system
+
+
+def _check_terms(system: System) -> None:
+    """Raise ConfigurationError if the terms of the costs are not those that are named."""
+    parameters = {field.name for field in dataclasses.fields(system.parameters)}
+    zeros = [np.zeros(len(names)) for names in (system.state, system.control, system.goal)]
+    x, u, goal = (tuple(values) for values in zeros)
+    around = (np.float64(0.0), np.float64(0.0)) if system.is_planar else ()
+    p = system.pack(system.parameters(), np.float64)
+    for function, names, prefix, arguments in (
+        ("running", system.running_terms, "", (x, u, u, goal, *around, p)),
+        ("terminal", system.terminal_terms, "final_", (x, goal, *around, p)),
+    ):
+        weights = [f"{prefix}{name}_weight" for name in names]
+        missing = [weight for weight in weights if weight not in parameters]
+        if missing:
+            raise ConfigurationError(
+                f"system '{system.name}': Parameters has no {', '.join(missing)}, of terms that "
+                f"{function.upper()} names"
+            )
+        try:
+            with np.errstate(all="ignore"):
+                terms = getattr(system, function)(*arguments)
+        except Exception as error:
+            raise ConfigurationError(
+                f"system '{system.name}': {function} fails in a state of zeros: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(terms, tuple) or len(terms) != len(names):
+            found = len(terms) if isinstance(terms, tuple) else "no tuple of"
+            raise ConfigurationError(
+                f"system '{system.name}': {function} returns {found} terms, must return a tuple of "
+                f"{len(names)}, {', '.join(names)}, as {function.upper()} names them"
+            )
 
 
 def _model_file(name: str, module: ModuleType) -> Path | None:
