@@ -98,7 +98,7 @@ def test_a_model_may_lie_elsewhere(tmp_path, place):
         ),
         (PUCK.replace("model, p", "model"), RAIL, r"apply must take \(model, p\)"),
         (PUCK.replace('MODEL = "rail.xml"\n', ""), RAIL, "does not define step"),
-        (PUCK.replace('("x", "v")', '("x",)'), RAIL, r"nq \+ nv = 2 and nu = 1, STATE has 1 "),
+        (PUCK.replace('"v")', '"v", "w")'), RAIL, r"nq \+ nv = 2 and nu = 1, STATE has 3 "),
         (PUCK.replace('("force",)', '("a", "b")'), RAIL, r"nu = 1, .* CONTROL 2"),
         (PUCK, RAIL.replace("<motor joint", "<motor joynt"), "rail.xml: XML Error: .*joynt"),
     ],
