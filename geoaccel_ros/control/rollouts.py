@@ -76,14 +76,14 @@ class Problem:
             self.lower,
             self.upper,
             self.p,
-            self._frame(self.field),
-            self._frame(self.detour),
+            self.frame(self.field),
+            self.frame(self.detour),
             self.clearance_limit,
             self.dt,
         )
 
-    def _frame(self, grid: DistanceField) -> tuple:
-        """Return what rollouts need to find a place in a grid."""
+    def frame(self, grid: DistanceField) -> tuple:
+        """Return what rollouts need to find a place in a grid: its corner and cells a metre."""
         x, y = grid.origin - self.origin
         return np.float32(x), np.float32(y), np.float32(1.0 / grid.resolution)
 
@@ -149,13 +149,43 @@ class CpuRollouts:
         return states, terms
 
 
-@functools.cache
-def _device_functions(system: System) -> tuple[Callable, Callable]:
+def compile_recorded(system: System) -> tuple[Callable, Callable]:
+    """Return the kernel and the trace of CpuRollouts for states that something else recorded.
+
+    Their ``noise`` is a pair: the noise, and the states (K, T, X) at the end of each step.
+    """
+    return _compile(system, _recorded_step)
+
+
+def _model_step(system: System) -> Callable:
+    """Return a device function: the controls of sample k at step t and the state they lead to."""
     step = device_function(system.step)
     clamped_controls = _clamped_controls(len(system.control))
+
+    def advance(x, plan, noise, setup, t, k):
+        u = clamped_controls(plan, noise, setup[3], setup[4], t, k)
+        return u, step(x, u, setup[5], setup[9])
+
+    return numba.njit(inline="always")(advance)
+
+
+def _recorded_step(system: System) -> Callable:
+    """Return a device function: the same controls, and the state that was recorded."""
+    clamped_controls = _clamped_controls(len(system.control))
+    recorded_state = _recorded_state(len(system.state))
+
+    def advance(x, plan, noise, setup, t, k):
+        u = clamped_controls(plan, noise[0], setup[3], setup[4], t, k)
+        return u, recorded_state(noise[1], t, k)
+
+    return numba.njit(inline="always")(advance)
+
+
+@functools.cache
+def _device_functions(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
     make_rollout = _planar_rollout if system.is_planar else _free_rollout
-    rollout = make_rollout(system, step, clamped_controls)
-    return numba.njit(inline="always")(rollout), _trace(system, step, clamped_controls)
+    advance = step(system)
+    return numba.njit(inline="always")(make_rollout(system, advance)), _trace(system, advance)
 
 
 @numba.njit(inline="always")
@@ -163,7 +193,7 @@ def _value_at(grid, frame, x, outside):
     return _interpolate(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
 
-def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+def _planar_rollout(system: System, advance: Callable) -> Callable:
     """Return the rollout of a robot on a plane, which obstacles end and a detour lengthens."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
@@ -171,7 +201,7 @@ def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) 
     crash_cost = np.float32(CRASH_COST)
 
     def rollout(k, plan, noise, field, detour, setup):
-        start, control_before, goal, lower, upper, p = setup[:6]
+        start, control_before, goal, _, _, p = setup[:6]
         field_frame, detour_frame, clearance_limit, dt = setup[6:]
         x = start
         u_before = control_before
@@ -180,8 +210,7 @@ def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) 
         near = _FAR
         further = _NO_DETOUR
         for t in range(steps):
-            u = clamped_controls(plan, noise, lower, upper, t, k)
-            x = step(x, u, p, dt)
+            u, x = advance(x, plan, noise, setup, t, k)
             near = _value_at(field, field_frame, x, _FAR)
             if near < clearance_limit:
                 return cost + crash_cost * dt * np.float32(steps - t), True
@@ -193,19 +222,18 @@ def _planar_rollout(system: System, step: Callable, clamped_controls: Callable) 
     return rollout
 
 
-def _free_rollout(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+def _free_rollout(system: System, advance: Callable) -> Callable:
     """Return the rollout of a system that knows no obstacles; the grids are not looked at."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
     running_sum, terminal_sum = _sum(system.running_terms), _sum(system.terminal_terms)
 
     def rollout(k, plan, noise, field, detour, setup):
-        x, u_before, goal, lower, upper, p = setup[:6]
+        x, u_before, goal, _, _, p = setup[:6]
         dt = setup[9]
         cost = np.float32(0.0)
         for t in range(plan.shape[0]):
-            u = clamped_controls(plan, noise, lower, upper, t, k)
-            x = step(x, u, p, dt)
+            u, x = advance(x, plan, noise, setup, t, k)
             cost += dt * running_sum(running(x, u, u_before, goal, p))
             u_before = u
         return cost + terminal_sum(terminal(x, goal, p)), False
@@ -213,7 +241,7 @@ def _free_rollout(system: System, step: Callable, clamped_controls: Callable) ->
     return rollout
 
 
-def _trace(system: System, step: Callable, clamped_controls: Callable) -> Callable:
+def _trace(system: System, advance: Callable) -> Callable:
     """Return the function that writes the states and the terms of a rollout that may not crash."""
     running, terminal = _free_costs(system) if not system.is_planar else _planar_costs(system)
     first = len(system.running_terms)
@@ -221,14 +249,13 @@ def _trace(system: System, step: Callable, clamped_controls: Callable) -> Callab
     one = np.float32(1.0)
 
     def trace(k, plan, noise, field, detour, setup, states, terms):
-        x, u_before, _, lower, upper, p = setup[:6]
+        x, u_before = setup[:2]
         dt = setup[9]
         for t in range(states.shape[0]):
             for i in range(states.shape[1]):
                 states[t, i] = x[i]
             if t < plan.shape[0]:
-                u = clamped_controls(plan, noise, lower, upper, t, k)
-                x = step(x, u, p, dt)
+                u, x = advance(x, plan, noise, setup, t, k)
                 add_running(running(x, u, u_before, field, detour, setup), dt, terms)
                 u_before = u
         add_terminal(terminal(x, field, detour, setup), one, terms)
@@ -339,9 +366,32 @@ def _clamped_controls(count: int) -> Callable:
     return numba.njit(inline="always")(controls)
 
 
+def _recorded_state(count: int) -> Callable:
+    """Return a device function: the recorded state (count,) of sample k at step t, as a tuple."""
+    last = count - 1
+    float32 = np.float32
+
+    def component(states, t, k):
+        return float32(states[k, t, last])
+
+    component = numba.njit(inline="always")(component)
+    if count == 1:
+
+        def state(states, t, k):
+            return (component(states, t, k),)
+
+    else:
+        others = _recorded_state(last)
+
+        def state(states, t, k):
+            return others(states, t, k) + (component(states, t, k),)
+
+    return numba.njit(inline="always")(state)
+
+
 @functools.cache
-def _compile(system: System) -> tuple[Callable, Callable]:
-    rollout, trace = _device_functions(system)
+def _compile(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
+    rollout, trace = _device_functions(system, step)
 
     # No flag that assumes finite numbers: a rollout that is not finite must be seen.
     @numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})

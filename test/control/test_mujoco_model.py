@@ -26,6 +26,8 @@ MODEL = "rail.xml"
 @dataclass(frozen=True)
 class Parameters(Configuration):
     mass: float = parameter(2.0, "Mass.", unit="kg", minimum=0.1)
+    goal_weight: float = parameter(1.0, "Of being away.")
+    final_speed_weight: float = parameter(1.0, "Of ending fast.")
     goal_weight: float = parameter(1.0, "Cost of a second at a metre from the goal.")
     final_speed_weight: float = parameter(1.0, "Cost of ending at 1 m/s.")
 
