@@ -1,0 +1,97 @@
+"""Domain randomisation: every sample is rolled out with several sets of the robot's parameters."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
+from geoaccel_ros.control.systems import System
+
+
+def parameter_sets(
+    system: System,
+    parameters: Configuration,
+    names: Sequence[str],
+    spreads: Sequence[float],
+    count: int,
+    seed: int,
+) -> list[tuple]:
+    """Return ``count`` sets of parameters, packed; the first one is ``parameters`` as they are.
+
+    The others are a Latin hypercube (McKay et al. 1979): of the values between (1 - spread) and
+    (1 + spread) times its own, divided into as many intervals as there are sets, a parameter takes
+    one from each.
+
+    Parameters
+    ----------
+    system : System
+    parameters : Configuration
+        The system's own.
+    names, spreads : sequence
+        Which parameters vary, and the relative half-range of each.
+    count : int
+        At least 1.
+    seed : int
+        The same seed gives the same sets.
+
+    Raises
+    ------
+    ConfigurationError
+        If a name is unknown, is not that of a number, or its value is 0, of which no share is
+        another; or if a value is outside the parameter's own bounds.
+    """
+    known = {declared.name: declared.kind for declared in system.parameters.parameters()}
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"parameter 'randomised': {unknown_name_message(name, known)}")
+        if known[name] is not float or getattr(parameters, name) == 0.0:
+            raise ConfigurationError(
+                f"parameter 'randomised' names {name}, which is {getattr(parameters, name)!r}: "
+                "only numbers that are not 0 have a relative range"
+            )
+    sets = [parameters]
+    if count > 1 and names:
+        rng = np.random.default_rng(seed)
+        interval = rng.permuted(np.tile(np.arange(count - 1), (len(names), 1)), axis=1)
+        places = (interval + rng.random(interval.shape)) / (count - 1)
+        for place in places.T:
+            factors = 1.0 + np.asarray(spreads) * (2.0 * place - 1.0)
+            values = {
+                name: float(factor * getattr(parameters, name))
+                for name, factor in zip(names, factors, strict=True)
+            }
+            sets.append(dataclasses.replace(parameters, **values))
+    return [system.pack(chosen) for chosen in sets]
+
+
+def risk(
+    costs: np.ndarray, crashed: np.ndarray, measure: str, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return one cost for each sample, and whether it crashed: with any set.
+
+    Parameters
+    ----------
+    costs : np.ndarray
+        (M, K) float32 with each of the M sets. Where one is not finite, the result is nan.
+    crashed : np.ndarray
+        (M, K) bool.
+    measure : str
+        "mean"; "worst"; or "cvar", the mean of the worst ``share`` of the sets (conditional value
+        at risk; Rockafellar and Uryasev 2002: where the share ends within a set, that set counts
+        for its part).
+    share : float
+        0 to 1; at least one set.
+    """
+    sets = len(costs)
+    finite = np.isfinite(costs).all(axis=0)
+    costs = np.where(finite, costs, np.float32(np.nan))
+    if measure == "worst":
+        combined = costs.max(axis=0)
+    elif measure == "mean":
+        combined = costs.mean(axis=0)
+    else:
+        tail = max(share * sets, 1.0)
+        counts = np.clip(tail - np.arange(sets), 0.0, 1.0).astype(np.float32) / np.float32(tail)
+        combined = counts @ -np.sort(-costs, axis=0)
+    return combined, crashed.any(axis=0)
