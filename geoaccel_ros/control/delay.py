@@ -1,7 +1,10 @@
 """Prediction of a state through the commands that were sent since it was measured."""
 
+import copy
+import functools
 from collections.abc import Sequence
 
+import mujoco
 import numpy as np
 
 from geoaccel_ros.control.systems import System
@@ -18,6 +21,8 @@ def predict(
 ) -> np.ndarray:
     """Return the state at ``until``, rolled through ``commands`` by the robot's own model.
 
+    Where the system has no step, MuJoCo's steps are its model; the first one's solver starts cold.
+
     Parameters
     ----------
     p : tuple
@@ -30,20 +35,48 @@ def predict(
     until : float
         s, on the clock of ``stamp``; before ``stamp``, the state is returned as it is.
     largest_step : float
-        Longest step of the integration, s.
+        Longest step of the integration, s; MuJoCo's is at most its model's.
     """
     zero = (0.0, np.zeros(len(system.control)))
     commands = list(commands) or [zero]
     ends = [instant for instant, _ in commands[1:]] + [np.inf]
     x = tuple(np.float64(value) for value in state)
+    step = system.step
+    if step is None:
+        step, largest = _mujoco_step(system, p, x)
+        largest_step = min(largest_step, largest)
     now = stamp
     for (_, control), end in zip(commands, ends, strict=True):
         u = tuple(np.float64(value) for value in control)
         duration = min(end, until) - now
         if duration <= 0.0:
             continue
-        steps = int(np.ceil(duration / largest_step))
-        for _ in range(steps):
-            x = system.step(x, u, p, duration / steps)
+        # The margin keeps a quotient that is whole but for rounding.
+        steps = int(np.ceil(duration / largest_step - 1e-9))
+        for _ in range(max(steps, 1)):
+            x = step(x, u, p, duration / max(steps, 1))
         now += duration
     return np.array(x)
+
+
+def _mujoco_step(system: System, p: tuple, x: tuple):
+    """Return a ``step`` that goes on from ``x``, MuJoCo's, and its longest time."""
+    # A copy: its time step is set, and several threads may predict.
+    model = copy.copy(_mujoco_model(system, p))
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = np.split(np.array(x), [model.nq])
+
+    def step(x, u, p, dt):
+        model.opt.timestep = dt
+        data.ctrl[:] = u
+        mujoco.mj_step(model, data)
+        return (*data.qpos, *data.qvel)
+
+    return step, model.opt.timestep
+
+
+@functools.lru_cache(maxsize=16)
+def _mujoco_model(system: System, p: tuple) -> mujoco.MjModel:
+    model = system.mujoco_model(p)
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    return model

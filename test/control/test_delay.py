@@ -1,3 +1,4 @@
+import mujoco
 import numpy as np
 import pytest
 from yards import STEP, Plant
@@ -48,3 +49,49 @@ def test_commands_hold_from_their_instant_to_the_next():
 def test_without_commands_the_robot_comes_to_rest():
     found = predict(SYSTEM, P, np.array([0.0, 0.0, 0.0, 1.0, 0.0]), 0.0, [], 3.0)
     assert 0.1 < found[0] < 0.6 and abs(found[3]) < 1e-3
+
+
+@pytest.fixture
+def pendulum(tmp_path):
+    """Return a pendulum that only MuJoCo rolls out, with a motor at its hinge."""
+    (tmp_path / "pendulum.xml").write_text(
+        '<mujoco><option timestep="0.004"/><worldbody><body><joint name="hinge" axis="0 1 0"/>'
+        '<geom pos="0 0 -0.5" size="0.05"/></body></worldbody>'
+        '<actuator><motor joint="hinge"/></actuator></mujoco>',
+        encoding="utf-8",
+    )
+    (tmp_path / "pendulum.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from geoaccel_ros.config import Configuration, parameter\n"
+        'STATE, CONTROL, GOAL = ("angle", "rate"), ("torque",), ("angle",)\n'
+        'RUNNING, TERMINAL, MODEL = ("goal",), (), "pendulum.xml"\n'
+        "@dataclass(frozen=True)\n"
+        "class Parameters(Configuration):\n"
+        '    mass: float = parameter(2.0, "Mass.")\n'
+        '    goal_weight: float = parameter(1.0, "Weight.")\n'
+        "def limits(p):\n    return (-9.0,), (9.0,)\n"
+        "def apply(model, p):\n    model.body_mass[1] = p.mass\n"
+        "def running(x, u, u_before, goal, p):\n    return (p.goal_weight * abs(x[0]),)\n"
+        "def terminal(x, goal, p):\n    return ()\n",
+        encoding="utf-8",
+    )
+    return load_system(str(tmp_path / "pendulum.py"))
+
+
+def test_without_a_step_it_is_mujoco_s(pendulum):
+    p = pendulum.pack(pendulum.parameters(mass=3.0), np.float64)
+    model = pendulum.mujoco_model(p)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = 0.3, -1.0
+    commands = []
+    for i in range(100):
+        if i % 20 == 0:
+            data.ctrl[:] = (-1) ** (i // 20) * 5.0
+            commands.append((7.0 + data.time, data.ctrl.copy()))
+        mujoco.mj_step(model, data)
+    found = predict(pendulum, p, np.array([0.3, -1.0]), 7.0, commands, 7.4)
+    np.testing.assert_allclose(found, [*data.qpos, *data.qvel], atol=1e-9)
+    # What lies between two of MuJoCo's steps is reached by shorter ones.
+    between = predict(pendulum, p, np.array([0.3, -1.0]), 7.0, commands, 7.3981)
+    assert abs(between[0] - found[0]) > 1e-4
+    np.testing.assert_allclose(between[0], found[0] - 0.0019 * found[1], atol=1e-4)
