@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from geoaccel_ros.control.compiling import device_function
+from geoaccel_ros.control.compiling import device_function, tuple_sum
 from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
+from geoaccel_ros.control.lanes import LANES, lane_kernel
 from geoaccel_ros.control.systems import System
 from geoaccel_ros.threads import Threads
 
@@ -18,7 +19,6 @@ CRASH_COST = 1e3
 # As kernels need them.
 _FAR = np.float32(FAR)
 _NO_DETOUR = np.float32(0.0)
-_NO_COST = np.float32(0.0)
 _interpolate = device_function(interpolate)
 
 
@@ -120,6 +120,7 @@ class CpuRollouts:
             problem.setup(),
             costs,
             crashed,
+            block=LANES,
         )
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
@@ -197,7 +198,8 @@ def _planar_rollout(system: System, advance: Callable) -> Callable:
     """Return the rollout of a robot on a plane, which obstacles end and a detour lengthens."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
-    running_sum, terminal_sum = _sum(system.running_terms), _sum(system.terminal_terms)
+    running_sum = tuple_sum(len(system.running_terms))
+    terminal_sum = tuple_sum(len(system.terminal_terms))
     crash_cost = np.float32(CRASH_COST)
 
     def rollout(k, plan, noise, field, detour, setup):
@@ -226,7 +228,8 @@ def _free_rollout(system: System, advance: Callable) -> Callable:
     """Return the rollout of a system that knows no obstacles; the grids are not looked at."""
     running = device_function(system.running)
     terminal = device_function(system.terminal)
-    running_sum, terminal_sum = _sum(system.running_terms), _sum(system.terminal_terms)
+    running_sum = tuple_sum(len(system.running_terms))
+    terminal_sum = tuple_sum(len(system.terminal_terms))
 
     def rollout(k, plan, noise, field, detour, setup):
         x, u_before, goal, _, _, p = setup[:6]
@@ -293,31 +296,6 @@ def _free_costs(system: System) -> tuple[Callable, Callable]:
         return terminal_at(x, setup[2], setup[5])
 
     return numba.njit(inline="always")(running), numba.njit(inline="always")(terminal)
-
-
-def _sum(names: tuple[str, ...]) -> Callable:
-    """Return a device function: the sum of so many terms, from left to right, without a loop.
-
-    A loop over a tuple would need it in memory.
-    """
-    last = len(names) - 1
-    if last < 0:
-
-        def total(terms):
-            return _NO_COST
-
-    elif last == 0:
-
-        def total(terms):
-            return terms[0]
-
-    else:
-        others = _sum(names[:last])
-
-        def total(terms):
-            return others(terms) + terms[last]
-
-    return numba.njit(inline="always")(total)
 
 
 def _add(names: tuple[str, ...], first: int) -> Callable:
@@ -393,10 +371,12 @@ def _recorded_state(count: int) -> Callable:
 def _compile(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
     rollout, trace = _device_functions(system, step)
 
-    # No flag that assumes finite numbers: a rollout that is not finite must be seen.
-    @numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
-    def kernel(first, last, plan, noise, field, detour, setup, costs, crashed):
+    def one_by_one(first, last, plan, noise, field, detour, setup, costs, crashed):
         for k in range(first, last):
             costs[k], crashed[k] = rollout(k, plan, noise, field, detour, setup)
 
-    return kernel, numba.njit(nogil=True)(trace)
+    # What was recorded lies sample by sample: there side by side is no faster.
+    kernel = lane_kernel(system, CRASH_COST) if step is _model_step else one_by_one
+    # No flag that assumes finite numbers: a rollout that is not finite must be seen.
+    flags = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+    return numba.njit(**flags)(kernel), numba.njit(nogil=True)(trace)
