@@ -17,7 +17,7 @@ def predict(
     stamp: float,
     commands: Sequence[tuple[float, np.ndarray]],
     until: float,
-    largest_step: float = 0.05,
+    largest_step: float = 0.01,
 ) -> np.ndarray:
     """Return the state at ``until``, rolled through ``commands`` by the robot's own model.
 

@@ -21,6 +21,7 @@ from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.plan import resample
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
+from geoaccel_ros.control.rollouts_mujoco import MujocoRollouts
 from geoaccel_ros.control.search import CpuSearch, Findings
 from geoaccel_ros.control.smoothing import limit_plan, past_commands, smoothing_matrix
 from geoaccel_ros.control.systems import load_system
@@ -48,6 +49,9 @@ class MppiUpdate:
         Of the samples that counted.
     collided_fraction : float
         Share of the samples that met an obstacle.
+    rank_correlation : float
+        Spearman's, between the model's and MuJoCo's costs of the samples that both rolled out (see
+        :class:`geoaccel_ros.control.hybrid.HybridRollouts`); nan where only one does.
     plan_age : float
         Age of the plan that was improved, s; nan if it was begun anew.
     ok : bool
@@ -66,6 +70,7 @@ class MppiUpdate:
     min_cost: float
     mean_cost: float
     collided_fraction: float
+    rank_correlation: float
     plan_age: float
     ok: bool
     reason: str
@@ -131,7 +136,8 @@ class Mppi:
         self._lock = threading.Lock()
         self._field = empty_field()
         self._detour_for: tuple | None = None
-        self._cpu = CpuRollouts(self.system, config.threads)
+        self._cpu = self._cpu_rollouts(parameters)
+        self._hybrid = None
         self._search, self.backend, self.backend_reason = self._choose_search(tried)
         self.reset()
         self._warm_up()
@@ -266,6 +272,7 @@ class Mppi:
             min_cost=found.best_cost,
             mean_cost=found.mean_cost,
             collided_fraction=collided,
+            rank_correlation=self._hybrid.rank_correlation if self._hybrid else math.nan,
             plan_age=math.nan if age is None else age,
             ok=True,
             reason="",
@@ -396,14 +403,41 @@ class Mppi:
             min_cost=float("nan"),
             mean_cost=float("nan"),
             collided_fraction=collided,
+            rank_correlation=math.nan,
             plan_age=math.nan,
             ok=False,
             reason=reason,
         )
 
+    def _cpu_rollouts(self, parameters: Configuration) -> CpuRollouts | MujocoRollouts:
+        """Return the rollouts whose costs decide which plan is followed."""
+        config = self._config
+        if config.rolled_out_by(self.system) == "model":
+            return CpuRollouts(self.system, config.threads)
+        return MujocoRollouts(
+            self.system,
+            parameters,
+            config.samples,
+            config.horizon,
+            config.dt,
+            config.threads,
+            config.mujoco_timestep,
+        )
+
     def _choose_search(self, tried: np.ndarray):
         """Return what searches, the name of where it does and why there."""
+        kind = self._config.rolled_out_by(self.system)
+        if kind == "mujoco":
+            search = CpuSearch(self._config, self._cpu, tried)
+            return search, "cpu", "MuJoCo's rollouts run there"
         name, reason = choose_backend(self._config.backend, _cuda_problem)
+        if kind == "hybrid":
+            # SciPy's statistics take a second to import.
+            from geoaccel_ros.control.hybrid import HybridRollouts
+
+            screen = CpuRollouts(self.system, self._config.threads)
+            self._hybrid = HybridRollouts(screen, self._cpu, self._config.hybrid_share)
+            return CpuSearch(self._config, self._hybrid, tried), name, reason
         if name == "cpu":
             return CpuSearch(self._config, self._cpu, tried), name, reason
         from geoaccel_ros.control.rollouts_cuda import CudaRollouts

@@ -77,15 +77,39 @@ class MppiConfig(Configuration):
     seed: int = parameter(0, "Seed of the noise; the same one gives the same commands.", minimum=0)
     threads: int = parameter(1, "CPU threads of the rollouts.", minimum=1, maximum=1024)
     backend: str = parameter("auto", "Where rollouts run.", choices=("auto", "cpu", "cuda"))
+    rollouts: str = parameter(
+        "model",
+        "Rolled out by the system's own step; by MuJoCo, as is a system without one; or by the "
+        "step, and the best of them by MuJoCo again, whose costs count.",
+        choices=("model", "mujoco", "hybrid"),
+    )
+    mujoco_timestep: float = parameter(
+        0.0,
+        "MuJoCo's step in rollouts, shortened so that dt is a multiple of it; 0: its model's.",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    hybrid_share: float = parameter(
+        0.1,
+        "Share of the samples that MuJoCo rolls out again.",
+        minimum=0.0001,
+        maximum=1.0,
+    )
 
     @classmethod
     def for_system(cls, system: System, **values) -> "MppiConfig":
         """Return the sampling that suits a robot, its module's SAMPLING, but for ``values``."""
         return cls(**{**system.sampling, **values})
 
+    def rolled_out_by(self, system: System) -> str:
+        """Return which of the choices of ``rollouts`` it is for a system."""
+        return "mujoco" if self.rollouts == "model" and system.step is None else self.rollouts
+
     def check(self, system: System) -> None:
-        """Raise ConfigurationError if parameters do not fit the robot's controls or each other."""
+        """Raise ConfigurationError if parameters do not fit the robot or each other."""
         controls = system.control
+        self._check_rollouts(system)
         if len(self.sigma) != len(controls):
             raise ConfigurationError(
                 f"parameter 'sigma' has {len(self.sigma)} values, must have one for each of "
@@ -99,6 +123,24 @@ class MppiConfig(Configuration):
                 f"temperature_max, {self.temperature_max:g}"
             )
         self._check_smoothing(controls)
+
+    def _check_rollouts(self, system: System) -> None:
+        kind = self.rolled_out_by(system)
+        if kind != "model" and system.model is None:
+            raise ConfigurationError(
+                f"parameter 'rollouts' is {kind}, system '{system.name}' has no MuJoCo model: it "
+                "defines no MODEL"
+            )
+        if kind == "hybrid" and system.step is None:
+            raise ConfigurationError(
+                f"parameter 'rollouts' is hybrid, system '{system.name}' has no step that could "
+                "screen samples: must be mujoco"
+            )
+        if kind == "mujoco" and self.backend == "cuda":
+            raise ConfigurationError(
+                f"parameter 'backend' is cuda, MuJoCo rolls system '{system.name}' out on the CPU: "
+                "must be auto or cpu"
+            )
 
     def _check_smoothing(self, controls: tuple[str, ...]) -> None:
         window, order = self.smoothing_window, self.smoothing_order

@@ -135,11 +135,14 @@ def noise_basis(config: MppiConfig) -> np.ndarray:
 
 
 def _weighting(config: MppiConfig) -> Callable[[np.ndarray, np.ndarray], Weights | None]:
+    # Fractions are of all samples, of which a hybrid's others have no cost.
+    have_a_cost = config.hybrid_share if config.rollouts == "hybrid" else 1.0
     if config.weighting == "cem":
-        return functools.partial(elite_weights, elite_fraction=config.elite_fraction)
+        fraction = min(1.0, config.elite_fraction / have_a_cost)
+        return functools.partial(elite_weights, elite_fraction=fraction)
     return functools.partial(
         importance_weights,
-        ess_fraction=config.ess_fraction,
+        ess_fraction=min(1.0, config.ess_fraction / have_a_cost),
         temperature=config.temperature,
         bounds=(config.temperature_min, config.temperature_max or math.inf),
     )

@@ -33,7 +33,7 @@ def test_follows_a_plant_through_changing_commands():
     stamp, state = measured
     found = predict(SYSTEM, P, state, stamp, commands, plant.now)
     assert plant.now - stamp == pytest.approx(100 * STEP)
-    # The plant limits its acceleration at every instant, the model over a step of 50 ms.
+    # The plant limits its acceleration at every instant, the model over a step of 10 ms.
     np.testing.assert_allclose(found, truth, atol=0.05)
     assert np.abs(found - state).max() > 0.2
 
