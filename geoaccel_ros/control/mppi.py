@@ -16,14 +16,18 @@ import numpy as np
 from geoaccel_ros.backend import choose_backend
 from geoaccel_ros.config import Configuration, ConfigurationError
 from geoaccel_ros.control import delay
+from geoaccel_ros.control.covariance import adapt
 from geoaccel_ros.control.detour import detour
+from geoaccel_ros.control.diagnosis import explain
 from geoaccel_ros.control.distance_field import DistanceField, empty_field
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.plan import resample
+from geoaccel_ros.control.randomisation import RandomisedRollouts, parameter_sets
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
 from geoaccel_ros.control.rollouts_mujoco import MujocoRollouts
 from geoaccel_ros.control.search import CpuSearch, Findings
 from geoaccel_ros.control.smoothing import limit_plan, past_commands, smoothing_matrix
+from geoaccel_ros.control.stopwatch import Stopwatch
 from geoaccel_ros.control.systems import load_system
 
 
@@ -47,15 +51,22 @@ class MppiUpdate:
         Whether the effective sample size misses its target because the temperature is at a bound.
     min_cost, mean_cost : float
         Of the samples that counted.
-    collided_fraction : float
-        Share of the samples that met an obstacle.
+    collided_fraction, not_finite_fraction : float
+        Share of the samples that met an obstacle, and of the others whose cost is not finite.
     rank_correlation : float
         Spearman's, between the model's and MuJoCo's costs of the samples that both rolled out (see
         :class:`geoaccel_ros.control.hybrid.HybridRollouts`); nan where only one does.
     plan_age : float
         Age of the plan that was improved, s; nan if it was begun anew.
+    terms : dict
+        What each term adds to the cost of the plan with the robot's own parameters; terminal ones
+        with the prefix ``final_``. Empty if not ok.
+    milliseconds : dict
+        What each stage took.
     ok : bool
-        False if there is no plan to follow: then the command is the system's safe one.
+        False if no plan was found: then the command is the system's safe one, or the plan is held.
+    held : bool
+        Whether the plan is the last one, which is followed a little longer.
     reason : str
         Why not ok; empty if ok.
     """
@@ -70,9 +81,13 @@ class MppiUpdate:
     min_cost: float
     mean_cost: float
     collided_fraction: float
+    not_finite_fraction: float
     rank_correlation: float
     plan_age: float
+    terms: dict[str, float]
+    milliseconds: dict[str, float]
     ok: bool
+    held: bool
     reason: str
 
 
@@ -101,6 +116,8 @@ class Mppi:
         "cpu" or "cuda", and why.
     limits : tuple of np.ndarray
         Smallest and largest control, each (U,).
+    warning : str
+        What in the configuration is likely to be wrong though it is accepted; empty if nothing.
 
     Raises
     ------
@@ -120,9 +137,17 @@ class Mppi:
         self.system = load_system(system)
         parameters = parameters or self.system.parameters()
         config.check(self.system)
-        self._p = self.system.pack(parameters)
+        self._sets = parameter_sets(
+            self.system,
+            parameters,
+            config.randomised,
+            config.randomised_by,
+            config.parameter_sets,
+            config.seed,
+        )
         self._p64 = self.system.pack(parameters, np.float64)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
+        self.warning = config.warning(self.system, *self.limits)
         tried = self.system.tried_controls(parameters)
         self._safe = np.clip(tried[0].astype(float), *self.limits)
         if self.system.is_planar:
@@ -133,6 +158,11 @@ class Mppi:
                 config.horizon, config.smoothing_window, config.smoothing_order
             )
         self._rates = np.array(config.rate_limits or np.zeros(len(config.sigma)), float)
+        self._sigma_most = np.array(config.sigma)
+        self._terms = [
+            *self.system.running_terms,
+            *(f"final_{name}" for name in self.system.terminal_terms),
+        ]
         self._lock = threading.Lock()
         self._field = empty_field()
         self._detour_for: tuple | None = None
@@ -208,6 +238,15 @@ class Mppi:
             states = [self._states(problem, k, origin) for k in range(len(weights))]
             return np.array(states), weights
 
+    def explain(self) -> str:
+        """Return which rollout of the last update is the first that is not finite, and where.
+
+        Its step and stage, found by repeating it in float64; see
+        :func:`geoaccel_ros.control.diagnosis.explain`. In a line; empty if all are finite.
+        """
+        with self._lock:
+            return self._explain()
+
     def set_obstacles(self, field: DistanceField) -> None:
         """Use these obstacles from the next update on.
 
@@ -228,55 +267,127 @@ class Mppi:
         with self._lock:
             self._plan = self._stopped()
             self._stamp: float | None = None
+            self._found: float | None = None
+            self._sigma = self._widest()
             self._command = self._plan[0].copy()
             self._sent: collections.deque[tuple[float, np.ndarray]] = collections.deque()
             self._last = None
             self._search.reset()
 
     def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
+        self._watch = Stopwatch()
         self._last = None
         age = self._age(stamp)
         self._stamp = stamp
         count = len(self.system.goal)
         if state.shape != (len(self.system.state),) or not np.isfinite(state).all():
-            return self._no_plan(
-                state, f"state {state} is not {len(self.system.state)} finite numbers"
-            )
+            return self._no_plan(f"state {state} is not {len(self.system.state)} finite numbers")
         if goal.ndim != 1 or len(goal) < count or not np.isfinite(goal[:count]).all():
-            return self._no_plan(state, f"goal {goal} is not {count} finite numbers")
+            return self._no_plan(f"goal {goal} is not {count} finite numbers")
 
         dt = self._config.dt
         plan = self._stopped() if age is None else resample(self._plan, dt, age)
         problem, origin = self._problem(state, goal[:count], plan)
-        found = self._search.search(problem)
-        collided = found.collided_fraction
+        self._watch.lap("prepare")
+        sigma = None
+        if self._config.sigma_adaptation:
+            sigma = self._widest() if age is None else resample(self._sigma, dt, age)
+        found = self._search.search(problem, sigma)
+        self._watch.split(found.milliseconds)
         if not found.counted:
-            reason = "every rollout collides" if collided else "no rollout has a finite cost"
-            return self._no_plan(state, reason, collided)
+            return self._nothing_found(found, plan, age, stamp)
 
         elapsed = dt if age is None else age
         controls = self._choose(problem, found, self._past(stamp), elapsed)
+        self._watch.lap("choose")
         if controls is None:
-            return self._no_plan(state, "every plan within the limits of rate collides", collided)
+            return self._no_plan("every plan within the limits of rate collides", found)
+        if sigma is not None:
+            floor = self._config.sigma_floor * self._sigma_most
+            rate = self._config.sigma_adaptation
+            self._sigma = adapt(sigma, found.deviation, rate, floor, self._sigma_most)
         self._last = problem, origin
+        self._found = stamp
+        self._follow(controls)
+        states, terms = self._cpu.follow(_alone(problem, controls), 0)
+        self._watch.lap("predict")
+        terms = dict(zip(self._terms, terms.tolist(), strict=True))
+        return self._report(found, states + origin, age, terms=terms, ok=True)
+
+    def _nothing_found(
+        self, found: Findings, plan: np.ndarray, age: float | None, stamp: float
+    ) -> MppiUpdate:
+        """Return an update where no sample counted; ``plan`` is the last one, of now.
+
+        Where all collide, the way is blocked: only stopping is safe. Where costs are not finite
+        nothing is known but that the last plan was good when it was made; it is followed for a
+        bounded time, so that a number that fails now and then does not jerk the robot to a stop.
+        """
+        if found.collided_fraction == 1.0:
+            return self._no_plan("every rollout collides", found)
+        reason = "no rollout has a finite cost"
+        if found.collided_fraction:
+            reason = "no rollout that does not collide has a finite cost"
+        reason = f"{reason}: {self._explain()}"
+        recent = self._found is not None and stamp - self._found <= self._config.plan_hold
+        if found.collided_fraction or age is None or not recent:
+            return self._no_plan(reason, found)
+        if self._config.sigma_adaptation:
+            self._sigma = resample(self._sigma, self._config.dt, age)
+        self._follow(plan)
+        return self._report(found, None, age, ok=False, held=True, reason=reason)
+
+    def _follow(self, controls: np.ndarray) -> None:
         self._plan = controls
         self._command = controls[0].copy()
+
+    def _report(
+        self,
+        found: Findings,
+        states: np.ndarray | None,
+        age: float | None,
+        *,
+        ok: bool,
+        terms: dict[str, float] | None = None,
+        held: bool = False,
+        reason: str = "",
+    ) -> MppiUpdate:
+        """Return an update whose plan is the one that is followed."""
         return MppiUpdate(
-            command=controls[0].copy(),
-            plan=self._states(_alone(problem, controls), 0, origin),
-            controls=controls.copy(),
+            command=self._command.copy(),
+            plan=np.zeros((0, len(self.system.state))) if states is None else states,
+            controls=self._plan.copy(),
             ess=found.ess,
             temperature=found.temperature,
             log_eta=found.log_eta,
             at_bound=found.at_bound,
             min_cost=found.best_cost,
             mean_cost=found.mean_cost,
-            collided_fraction=collided,
-            rank_correlation=self._hybrid.rank_correlation if self._hybrid else math.nan,
+            collided_fraction=found.collided_fraction,
+            not_finite_fraction=found.not_finite_fraction,
+            rank_correlation=self._hybrid.rank_correlation if self._hybrid and ok else math.nan,
             plan_age=math.nan if age is None else age,
-            ok=True,
-            reason="",
+            terms=terms or {},
+            milliseconds=self._watch.milliseconds,
+            ok=ok,
+            held=held,
+            reason=reason,
         )
+
+    def _explain(self) -> str:
+        bad = self._search.first_not_finite()
+        if bad is None:
+            return ""
+        problem, sample = bad
+        by_step = self._config.rolled_out_by(self.system) == "model"
+        found = ""
+        for p in self._sets:
+            problem = dataclasses.replace(problem, p=p)
+            states = None if by_step else self._cpu.states(problem, sample)
+            found = explain(self.system, problem, sample, states)
+            if not found.endswith("is finite"):
+                break
+        return found
 
     def _age(self, stamp: float) -> float | None:
         """Return the plan's age in s; None where it says nothing about ``stamp``."""
@@ -301,6 +412,9 @@ class Mppi:
         sent = self._sent or [(stamp, self._command)]
         return past_commands(sent, stamp, self._config.dt, self._config.smoothing_window // 2)
 
+    def _widest(self) -> np.ndarray:
+        return np.tile(self._sigma_most, (self._config.horizon, 1))
+
     def _stopped(self) -> np.ndarray:
         return np.tile(self._safe, (self._config.horizon, 1))
 
@@ -324,7 +438,7 @@ class Mppi:
             noise=np.empty((*plan.shape, 0), np.float32),
             lower=_float32_tuple(lower),
             upper=_float32_tuple(upper),
-            p=self._p,
+            p=self._sets[0],
             field=self._field,
             detour=detours,
             origin=origin[:2],
@@ -388,41 +502,38 @@ class Mppi:
     def _states(self, problem: Problem, sample: int, origin: np.ndarray) -> np.ndarray:
         return self._cpu.states(problem, int(sample)) + origin
 
-    def _no_plan(self, state: np.ndarray, reason: str, collided: float = 0.0) -> MppiUpdate:
+    def _no_plan(self, reason: str, found: Findings | None = None) -> MppiUpdate:
         """Drop the plan and return the safe command."""
-        self._plan = self._stopped()
-        self._command = self._plan[0].copy()
-        return MppiUpdate(
-            command=self._command.copy(),
-            plan=np.zeros((0, len(self.system.state))),
-            controls=self._plan.copy(),
-            ess=0.0,
-            temperature=0.0,
-            log_eta=float("nan"),
-            at_bound=False,
-            min_cost=float("nan"),
-            mean_cost=float("nan"),
-            collided_fraction=collided,
-            rank_correlation=math.nan,
-            plan_age=math.nan,
-            ok=False,
-            reason=reason,
-        )
+        self._follow(self._stopped())
+        self._found = None
+        self._sigma = self._widest()
+        if found is None:
+            found = Findings(0, 0.0)
+        found = Findings(0, found.collided_fraction, not_finite_fraction=found.not_finite_fraction)
+        return self._report(found, None, None, ok=False, reason=reason)
 
-    def _cpu_rollouts(self, parameters: Configuration) -> CpuRollouts | MujocoRollouts:
+    def _cpu_rollouts(self, parameters: Configuration):
         """Return the rollouts whose costs decide which plan is followed."""
         config = self._config
         if config.rolled_out_by(self.system) == "model":
-            return CpuRollouts(self.system, config.threads)
-        return MujocoRollouts(
-            self.system,
-            parameters,
-            config.samples,
-            config.horizon,
-            config.dt,
-            config.threads,
-            config.mujoco_timestep,
+            return self._with_all_sets(CpuRollouts(self.system, config.threads))
+        return self._with_all_sets(
+            MujocoRollouts(
+                self.system,
+                parameters,
+                config.samples,
+                config.horizon,
+                config.dt,
+                config.threads,
+                config.mujoco_timestep,
+            )
         )
+
+    def _with_all_sets(self, rollouts):
+        """Return rollouts with every set of parameters, if there are several."""
+        if len(self._sets) == 1:
+            return rollouts
+        return RandomisedRollouts(rollouts, self._sets, self._config.risk, self._config.risk_share)
 
     def _choose_search(self, tried: np.ndarray):
         """Return what searches, the name of where it does and why there."""
@@ -435,16 +546,19 @@ class Mppi:
             # SciPy's statistics take a second to import.
             from geoaccel_ros.control.hybrid import HybridRollouts
 
-            screen = CpuRollouts(self.system, self._config.threads)
+            screen = self._with_all_sets(CpuRollouts(self.system, self._config.threads))
             self._hybrid = HybridRollouts(screen, self._cpu, self._config.hybrid_share)
             return CpuSearch(self._config, self._hybrid, tried), name, reason
         if name == "cpu":
             return CpuSearch(self._config, self._cpu, tried), name, reason
-        from geoaccel_ros.control.rollouts_cuda import CudaRollouts
+        from geoaccel_ros.control.search_cuda import CudaSearch
 
-        samples, horizon = self._config.samples, self._config.horizon
-        self._rollouts = CudaRollouts(self.system, samples, horizon, self._cpu)
-        return CpuSearch(self._config, self._rollouts, tried), name, reason
+        if len(self._sets) > 1 or self._config.sigma_adaptation:
+            raise ConfigurationError(
+                "parameters 'parameter_sets' and 'sigma_adaptation' are for the CPU: set backend: "
+                "cpu"
+            )
+        return CudaSearch(self._config, self.system, self._sets, tried), name, reason
 
     def _warm_up(self) -> None:
         """Compile everything, and compare CUDA with the CPU, before the first deadline."""
@@ -452,9 +566,8 @@ class Mppi:
         goal = np.ones(len(self.system.goal))
         self._update(state, goal, 0.0)
         if self.backend == "cuda":
-            problem, _ = self._last
-            noise, _ = self._search.samples(self._config.samples)
-            self._rollouts.check(dataclasses.replace(problem, noise=np.ascontiguousarray(noise)))
+            problem, _ = self._problem(state, goal, self._plan)
+            self._search.check(problem, self._cpu)
         self.reset()
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from geoaccel_ros.config import Configuration, ConfigurationError, parameter
 from geoaccel_ros.control.systems import System
 
@@ -64,6 +66,44 @@ class MppiConfig(Configuration):
     smoothing_order: int = parameter(
         2, "Order of the polynomials that smooth it.", minimum=0, maximum=9
     )
+    sigma_adaptation: float = parameter(
+        0.0,
+        "Share that the good samples' own deviation has in the next update's sigma; 0: sigma stays "
+        "what it is.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    sigma_floor: float = parameter(
+        0.1, "Smallest adapted sigma, as a share of sigma.", minimum=0.0, maximum=1.0
+    )
+    parameter_sets: int = parameter(
+        1,
+        "Sets of the robot's parameters that each sample is rolled out with; the first is its own.",
+        minimum=1,
+        maximum=64,
+    )
+    randomised: tuple[str, ...] = parameter(
+        (), "Names of the robot's parameters that the other sets vary."
+    )
+    randomised_by: tuple[float, ...] = parameter(
+        (), "By how much of its value, up and down, each of them varies.", minimum=0.0, maximum=0.99
+    )
+    risk: str = parameter(
+        "mean",
+        "What a sample costs: the mean over the sets, the worst, or the mean of the worst (CVaR).",
+        choices=("mean", "worst", "cvar"),
+    )
+    risk_share: float = parameter(
+        0.25, "Share of the sets that are the worst, for cvar.", minimum=0.01, maximum=1.0
+    )
+    plan_hold: float = parameter(
+        0.2,
+        "Where no rollout has a finite cost, the last plan is followed for so long; then the safe "
+        "command.",
+        unit="s",
+        minimum=0.0,
+        maximum=10.0,
+    )
     rate_limits: tuple[float, ...] = parameter(
         (), "Largest change of each control a second; 0, or none given: any.", minimum=0.0
     )
@@ -123,6 +163,33 @@ class MppiConfig(Configuration):
                 f"temperature_max, {self.temperature_max:g}"
             )
         self._check_smoothing(controls)
+        self._check_sets()
+
+    def warning(self, system: System, lower: np.ndarray, upper: np.ndarray) -> str:
+        """Return which sigma is above a quarter of its control's range, (U,) each; empty if none.
+
+        Most samples then lie at the limits: the plan jitters, and little between them is tried.
+        """
+        quarters = 0.25 * (np.asarray(upper) - np.asarray(lower))
+        large = [
+            f"{name}: {sigma:g}, above {quarter:g}"
+            for name, sigma, quarter in zip(system.control, self.sigma, quarters, strict=True)
+            if sigma > quarter
+        ]
+        return f"sigma is more than a quarter of the range of {'; '.join(large)}" if large else ""
+
+    def _check_sets(self) -> None:
+        names = self.randomised
+        if len(names) != len(self.randomised_by) or len(set(names)) != len(names):
+            raise ConfigurationError(
+                f"parameter 'randomised_by' has {len(self.randomised_by)} values, must have one "
+                f"for each of the {len(names)} names in randomised, each named once"
+            )
+        if (self.parameter_sets > 1) != bool(names):
+            raise ConfigurationError(
+                f"parameter 'parameter_sets' is {self.parameter_sets} and 'randomised' names "
+                f"{len(names)}: several sets need parameters that vary, and these several sets"
+            )
 
     def _check_rollouts(self, system: System) -> None:
         kind = self.rolled_out_by(system)

@@ -1,4 +1,9 @@
-"""Domain randomisation: every sample is rolled out with several sets of the robot's parameters."""
+"""Domain randomisation: every sample is rolled out with several sets of the robot's parameters.
+
+Tobin et al. 2017, "Domain randomization for transferring deep neural networks"; for a controller
+that samples, Abraham et al. 2020, "Model-based generalization under parameter uncertainty using
+path integral control".
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +11,44 @@ from collections.abc import Sequence
 import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
+from geoaccel_ros.control.rollouts import Problem
 from geoaccel_ros.control.systems import System
+
+
+class RandomisedRollouts:
+    """Rollouts, by ``rollouts``, with every set of parameters; a sample's costs become one.
+
+    Parameters
+    ----------
+    rollouts
+        What :class:`~geoaccel_ros.control.rollouts.CpuRollouts` is.
+    sets : list of tuple
+        By :func:`parameter_sets`.
+    measure, share
+        Of :func:`risk`.
+    """
+
+    def __init__(self, rollouts, sets: list[tuple], measure: str, share: float):
+        self._rollouts = rollouts
+        self._sets = sets
+        self._measure = measure
+        self._share = share
+
+    def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
+        """Write the costs (K,) float32 and whether each sample crashed (K,) bool, with any set."""
+        all_costs = np.empty((len(self._sets), len(costs)), np.float32)
+        all_crashed = np.empty(all_costs.shape, bool)
+        for p, *found in zip(self._sets, all_costs, all_crashed, strict=True):
+            self._rollouts.run(dataclasses.replace(problem, p=p), *found)
+        costs[:], crashed[:] = risk(all_costs, all_crashed, self._measure, self._share)
+
+    def states(self, problem: Problem, sample: int) -> np.ndarray:
+        """Return the states (T+1, X) float32 that one sample passes through with the problem's."""
+        return self._rollouts.states(problem, sample)
+
+    def follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return these states and what each term adds to their cost."""
+        return self._rollouts.follow(problem, sample)
 
 
 def parameter_sets(

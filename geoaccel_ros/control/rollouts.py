@@ -125,16 +125,13 @@ class CpuRollouts:
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
         """Return the states (T+1, X) float32 that one sample passes through, crash or not."""
-        return self._follow(problem, sample)[0]
+        return self.follow(problem, sample)[0]
 
-    def terms(self, problem: Problem, sample: int) -> np.ndarray:
-        """Return what each term adds to the cost of one sample, as if nothing could crash.
+    def follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return these states, and what each term adds to the cost, as if nothing could crash.
 
-        Float32, the running terms, each summed over time, and then the terminal ones.
+        The terms are float32: the running ones, each summed over time, and then the terminal ones.
         """
-        return self._follow(problem, sample)[1]
-
-    def _follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
         states = np.empty((len(problem.plan) + 1, len(problem.start)), np.float32)
         terms = np.zeros(self._terms, np.float32)
         self._trace(

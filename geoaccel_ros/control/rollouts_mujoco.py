@@ -109,13 +109,10 @@ class MujocoRollouts:
 
         After a divergence, the state in which MuJoCo noticed it.
         """
-        return self._follow(problem, sample)[0]
+        return self.follow(problem, sample)[0]
 
-    def terms(self, problem: Problem, sample: int) -> np.ndarray:
-        """Return what each term adds to the cost of one sample, as CpuRollouts does."""
-        return self._follow(problem, sample)[1]
-
-    def _follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
+    def follow(self, problem: Problem, sample: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return these states, and what each term adds to the cost, as CpuRollouts does."""
         noise = np.ascontiguousarray(problem.noise[:, :, sample : sample + 1])
         self._roll_out(problem, 1, noise)
         states = np.empty((len(problem.plan) + 1, len(problem.start)), np.float32)

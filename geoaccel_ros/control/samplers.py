@@ -23,7 +23,7 @@ class Sampler:
         (T, J) float64: the weights at each instant of the J numbers drawn, their squares' sum one;
         by :func:`knot_basis`, :func:`coloured_basis`, or the identity, which makes white noise.
     sigma : sequence of float
-        Standard deviation of each of the U controls, at every instant; 0 freezes that control.
+        Standard deviation of each of the U controls; 0 freezes that control.
     seed : int
         The same seed gives the same noise, bit for bit.
     antithetic : bool
@@ -45,7 +45,7 @@ class Sampler:
         used = self._basis != 0.0
         self._begins = used.argmax(axis=1)
         self._ends = numbers - used[:, ::-1].argmax(axis=1)
-        self._sigma = np.asarray(sigma, np.float32)
+        self._sigma = np.tile(np.asarray(sigma, np.float32), (horizon, 1))
         self._normals = np.empty((numbers, len(sigma), drawn), np.float32)
         self._seed = seed
         self.noise = np.zeros((horizon, len(sigma), samples), np.float32)
@@ -56,13 +56,15 @@ class Sampler:
         # The quickest of NumPy's bit generators; statistical quality is far beyond what is needed.
         self._generator = np.random.Generator(np.random.SFC64(self._seed))
 
-    def sample(self) -> np.ndarray:
+    def sample(self, sigma: np.ndarray | None = None) -> np.ndarray:
         """Return new noise (T, U, K) float32: by time, so that neighbouring samples lie together.
 
-        The array is the sampler's own and is overwritten by the next call.
+        The array is the sampler's own and is overwritten by the next call. ``sigma`` (T, U) is each
+        instant's standard deviation, the sampler's own everywhere if not given.
         """
+        sigma = self._sigma if sigma is None else np.ascontiguousarray(sigma, np.float32)
         self._generator.standard_normal(out=self._normals, dtype=np.float32)
-        _mix(self._normals, self._basis, self._begins, self._ends, self._sigma, self.noise)
+        _mix(self._normals, self._basis, self._begins, self._ends, sigma, self.noise)
         return self.noise
 
 
@@ -119,8 +121,8 @@ def _mix(normals, basis, begins, ends, sigma, noise):
             # Two at a time: half as many passes over the row.
             for j in range(begins[t], ends[t], 2):
                 other = min(j + 1, ends[t] - 1)
-                a = basis[t, j] * sigma[u]
-                b = basis[t, other] * sigma[u] if other > j else np.float32(0.0)
+                a = basis[t, j] * sigma[t, u]
+                b = basis[t, other] * sigma[t, u] if other > j else np.float32(0.0)
                 first = normals[j, u]
                 second = normals[other, u]
                 if j == begins[t]:

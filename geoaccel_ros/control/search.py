@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoaccel_ros.control.covariance import deviation
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.plan import weighted_mean
 from geoaccel_ros.control.rollouts import Problem
 from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
+from geoaccel_ros.control.stopwatch import Stopwatch
 from geoaccel_ros.control.weights import Weights, elite_weights, importance_weights
 
 
@@ -32,6 +34,13 @@ class Findings:
         Of the best one; the mean of those that have a weight.
     ess, temperature, log_eta, at_bound
         See :class:`geoaccel_ros.control.weights.Weights`.
+    deviation : np.ndarray
+        (T, U) float64: how far the weighted samples lie from the plan, by
+        :func:`geoaccel_ros.control.covariance.deviation`; None where it was not asked for.
+    not_finite_fraction : float
+        Share of the samples that met no obstacle and whose cost is not finite.
+    milliseconds : dict
+        What each stage took.
     """
 
     counted: int
@@ -44,6 +53,9 @@ class Findings:
     temperature: float = 0.0
     log_eta: float = math.nan
     at_bound: bool = False
+    deviation: np.ndarray | None = None
+    not_finite_fraction: float = 0.0
+    milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 class CpuSearch:
@@ -69,30 +81,46 @@ class CpuSearch:
         self._weigh = _weighting(config)
         self._costs = np.empty(config.samples, np.float32)
         self._crashed = np.empty(config.samples, bool)
-        self._last: tuple[Problem, np.ndarray] | None = None
+        self._problem: Problem | None = None
+        self._weights = np.zeros(config.samples)
 
     def reset(self) -> None:
         """Begin the noise again."""
         self._sampler.reset()
-        self._last = None
+        self._problem = None
 
-    def search(self, problem: Problem) -> Findings:
-        """Sample around ``problem.plan``; the problem's own noise is not looked at."""
-        problem = dataclasses.replace(problem, noise=self._sample(problem.plan))
+    def search(self, problem: Problem, sigma: np.ndarray | None = None) -> Findings:
+        """Sample around ``problem.plan``; the problem's own noise is not looked at.
+
+        With ``sigma`` (T, U), each instant's standard deviation, the samples' own is found too;
+        without, the configuration's is drawn with.
+        """
+        watch = Stopwatch()
+        problem = dataclasses.replace(problem, noise=self._sample(problem.plan, sigma))
+        self._problem = problem
+        watch.lap("sample")
         self._rollouts.run(problem, self._costs, self._crashed)
+        watch.lap("rollouts")
         collided = float(np.mean(self._crashed))
+        not_finite = float(np.mean(self._not_finite()))
         weights = self._weigh(self._costs, ~self._crashed)
+        watch.lap("weights")
         if weights is None:
-            self._last = None
-            return Findings(0, collided)
-        self._last = problem, weights.values
+            return Findings(
+                0, collided, not_finite_fraction=not_finite, milliseconds=watch.milliseconds
+            )
+        self._weights = weights.values
         lower, upper = np.array(problem.lower), np.array(problem.upper)
+        around = problem.plan, problem.noise, lower, upper, weights.values
+        mean = weighted_mean(*around)
+        spread = None if sigma is None else deviation(*around)
         k = int(np.argmin(np.where(weights.values > 0.0, self._costs, np.inf)))
         counted = self._costs[weights.values > 0.0]
+        watch.lap("mean")
         return Findings(
             counted=len(counted),
             collided_fraction=collided,
-            mean=weighted_mean(problem.plan, problem.noise, lower, upper, weights.values),
+            mean=mean,
             best=np.clip(problem.plan + problem.noise[:, :, k], lower, upper).astype(float),
             best_cost=float(self._costs[k]),
             mean_cost=float(counted.mean()),
@@ -100,6 +128,9 @@ class CpuSearch:
             temperature=weights.temperature,
             log_eta=weights.log_eta,
             at_bound=weights.at_bound,
+            deviation=spread,
+            not_finite_fraction=not_finite,
+            milliseconds=watch.milliseconds,
         )
 
     def samples(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,13 +143,25 @@ class CpuSearch:
         weights : np.ndarray
             (count,) float64, falling.
         """
-        problem, weights = self._last
-        best = np.argsort(-weights, kind="stable")[:count]
-        return problem.noise[:, :, best], weights[best]
+        best = np.argsort(-self._weights, kind="stable")[:count]
+        return self._problem.noise[:, :, best], self._weights[best]
 
-    def _sample(self, plan: np.ndarray) -> np.ndarray:
+    def first_not_finite(self) -> tuple[Problem, int] | None:
+        """Return the last search's problem, with its samples, and the first of these that is so.
+
+        None if there is none, or there was no search.
+        """
+        if self._problem is None:
+            return None
+        bad = np.flatnonzero(self._not_finite())
+        return (self._problem, int(bad[0])) if len(bad) else None
+
+    def _not_finite(self) -> np.ndarray:
+        return ~(self._crashed | np.isfinite(self._costs))
+
+    def _sample(self, plan: np.ndarray, sigma: np.ndarray | None) -> np.ndarray:
         """Return noise (T, U, K); the first samples are the plan as it is, and those tried."""
-        noise = self._sampler.sample()
+        noise = self._sampler.sample(sigma)
         noise[:, :, 0] = 0.0
         for k, controls in enumerate(self._tried, start=1):
             noise[:, :, k] = np.where(self._free, controls - plan, 0.0)

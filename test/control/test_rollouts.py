@@ -65,14 +65,14 @@ def test_terms_add_up_to_the_cost():
     posed = problem(seed=5, yaw=0.3)
     costs, crashed = _run(posed)
     rollouts = CpuRollouts(SYSTEM, 1)
-    found = [rollouts.terms(posed, k).sum(dtype=float) for k in np.flatnonzero(~crashed)]
+    found = [rollouts.follow(posed, k)[1].sum(dtype=float) for k in np.flatnonzero(~crashed)]
     np.testing.assert_allclose(found, costs[~crashed], rtol=1e-5)
 
 
 def test_each_term_is_found_by_itself():
     posed = free_problem("quadrotor", seed=3)
     system = load_system("quadrotor")
-    terms = CpuRollouts(system, 1).terms(posed, 7)
+    _, terms = CpuRollouts(system, 1).follow(posed, 7)
     names = [f"{name}_weight" for name in system.running_terms]
     names += [f"final_{name}_weight" for name in system.terminal_terms]
     weights = [name for name in posed.p._fields if name.endswith("_weight")]
