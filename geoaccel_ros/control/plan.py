@@ -24,18 +24,22 @@ def resample(controls: np.ndarray, dt: float, shift: float) -> np.ndarray:
     return (1.0 - fraction) * controls[left] + fraction * controls[right]
 
 
-@numba.njit(cache=True, nogil=True)
+# Sums in any order, so that several products are added at once; that assumes nothing of numbers.
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def weighted_mean(plan, noise, lower, upper, weights):
     """Return the mean (T, U) of the perturbed plans, each clamped as it was rolled out.
 
     plan (T, U) and noise (T, U, K) float32; lower and upper (U,) float32; weights (K,) float64 that
     sum to one. The sum is float64.
     """
-    used = np.flatnonzero(weights)
     mean = np.zeros(plan.shape)
     for t in range(plan.shape[0]):
         for u in range(plan.shape[1]):
-            for k in used:
-                control = min(max(plan[t, u] + noise[t, u, k], lower[u]), upper[u])
-                mean[t, u] += weights[k] * control
+            row = noise[t, u]
+            planned, least, most = plan[t, u], lower[u], upper[u]
+            total = 0.0
+            for k in range(len(row)):
+                control = min(max(planned + row[k], least), most)
+                total += weights[k] * control
+            mean[t, u] = total
     return mean

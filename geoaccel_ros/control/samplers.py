@@ -7,6 +7,18 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.linalg import toeplitz
 
+from geoaccel_ros.control import vector_math
+from geoaccel_ros.control.compiling import device_function
+from geoaccel_ros.control.philox import philox, two_normals
+from geoaccel_ros.threads import Threads
+
+_two_normals = device_function(two_normals.py_func, vector_math.as_math())
+_KEY_BITS = 32
+_KEY_MASK = (1 << _KEY_BITS) - 1
+_ZERO = np.uint32(0)
+# Parts that threads take are multiples of this, so that all take the same instructions.
+_BLOCK = 64
+
 
 class Sampler:
     """Gaussian noise: at every instant a weighted sum of normal numbers drawn for the horizon.
@@ -25,10 +37,12 @@ class Sampler:
     sigma : sequence of float
         Standard deviation of each of the U controls; 0 freezes that control.
     seed : int
-        The same seed gives the same noise, bit for bit.
+        The same seed gives the same noise, bit for bit, with any number of threads.
     antithetic : bool
         Draw half of the samples; the other half, in the same order, is their negative. With an odd
         K the last one drawn has no partner.
+    threads : Threads, optional
+        What draws; the caller alone if not given.
     """
 
     def __init__(
@@ -38,6 +52,7 @@ class Sampler:
         sigma: tuple[float, ...],
         seed: int,
         antithetic: bool = False,
+        threads: Threads | None = None,
     ):
         horizon, numbers = basis.shape
         drawn = (samples + 1) // 2 if antithetic else samples
@@ -46,15 +61,20 @@ class Sampler:
         self._begins = used.argmax(axis=1)
         self._ends = numbers - used[:, ::-1].argmax(axis=1)
         self._sigma = np.tile(np.asarray(sigma, np.float32), (horizon, 1))
-        self._normals = np.empty((numbers, len(sigma), drawn), np.float32)
-        self._seed = seed
+        # Four of each counter, a quarter of the numbers apart; the last of them may be too many.
+        self._counters = -(-numbers * len(sigma) * drawn // 4)
+        self._flat = np.empty(4 * self._counters, np.float32)
+        self._normals = self._flat[: numbers * len(sigma) * drawn].reshape(
+            numbers, len(sigma), drawn
+        )
+        self._key = np.uint32(seed & _KEY_MASK), np.uint32(seed >> _KEY_BITS & _KEY_MASK)
+        self._threads = threads or Threads(1)
         self.noise = np.zeros((horizon, len(sigma), samples), np.float32)
         self.reset()
 
     def reset(self) -> None:
         """Begin again with the seed."""
-        # The quickest of NumPy's bit generators; statistical quality is far beyond what is needed.
-        self._generator = np.random.Generator(np.random.SFC64(self._seed))
+        self._draws = 0
 
     def sample(self, sigma: np.ndarray | None = None) -> np.ndarray:
         """Return new noise (T, U, K) float32: by time, so that neighbouring samples lie together.
@@ -63,8 +83,20 @@ class Sampler:
         instant's standard deviation, the sampler's own everywhere if not given.
         """
         sigma = self._sigma if sigma is None else np.ascontiguousarray(sigma, np.float32)
-        self._generator.standard_normal(out=self._normals, dtype=np.float32)
-        _mix(self._normals, self._basis, self._begins, self._ends, sigma, self.noise)
+        draws = np.uint32(self._draws & _KEY_MASK)
+        self._draws += 1
+        self._threads.split(_draw, self._counters, self._flat, draws, *self._key, block=_BLOCK)
+        self._threads.split(
+            _mix,
+            self._normals.shape[2],
+            self._normals,
+            self._basis,
+            self._begins,
+            self._ends,
+            sigma,
+            self.noise,
+            block=_BLOCK,
+        )
         return self.noise
 
 
@@ -112,24 +144,49 @@ def coloured_basis(horizon: int, exponent: float) -> np.ndarray:
     return np.linalg.cholesky(toeplitz(covariance / covariance[0]))
 
 
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+def _draw(first, last, numbers, draws, key0, key1):
+    """Write the normal numbers of counters ``first`` to ``last``, as the GPU's kernel does."""
+    quarter = numbers.size // 4
+    # Slices: an index that could be negative, as far as the compiler knows, costs eight times this.
+    as_ = numbers[first:last]
+    bs = numbers[quarter + first : quarter + last]
+    cs = numbers[2 * quarter + first : 2 * quarter + last]
+    ds = numbers[3 * quarter + first : 3 * quarter + last]
+    for i in range(len(as_)):
+        a, b, c, d = philox(np.uint32(first + i), draws, _ZERO, _ZERO, key0, key1)
+        as_[i], bs[i] = _two_normals(a, b)
+        cs[i], ds[i] = _two_normals(c, d)
+
+
 @numba.njit(cache=True, nogil=True)
-def _mix(normals, basis, begins, ends, sigma, noise):
-    drawn = normals.shape[2]
+def _mix(first, last, normals, basis, begins, ends, sigma, noise):
+    """Write the noise of the drawn samples ``first`` to ``last``, and of their negatives."""
+    drawn, samples = normals.shape[2], noise.shape[2]
+    mirrored = min(last, samples - drawn) - first
     for t in range(noise.shape[0]):
         for u in range(noise.shape[1]):
-            row = noise[t, u]
+            row = noise[t, u, first:last]
             # Two at a time: half as many passes over the row.
             for j in range(begins[t], ends[t], 2):
-                other = min(j + 1, ends[t] - 1)
                 a = basis[t, j] * sigma[t, u]
-                b = basis[t, other] * sigma[t, u] if other > j else np.float32(0.0)
-                first = normals[j, u]
-                second = normals[other, u]
-                if j == begins[t]:
-                    for k in range(drawn):
-                        row[k] = a * first[k] + b * second[k]
+                one = normals[j, u, first:last]
+                if j + 1 < ends[t]:
+                    b = basis[t, j + 1] * sigma[t, u]
+                    other = normals[j + 1, u, first:last]
+                    if j == begins[t]:
+                        for k in range(len(row)):
+                            row[k] = a * one[k] + b * other[k]
+                    else:
+                        for k in range(len(row)):
+                            row[k] += a * one[k] + b * other[k]
+                elif j == begins[t]:
+                    for k in range(len(row)):
+                        row[k] = a * one[k]
                 else:
-                    for k in range(drawn):
-                        row[k] += a * first[k] + b * second[k]
-            for k in range(drawn, noise.shape[2]):
-                row[k] = -row[k - drawn]
+                    for k in range(len(row)):
+                        row[k] += a * one[k]
+            if mirrored > 0:
+                negatives = noise[t, u, first + drawn : first + drawn + mirrored]
+                for k in range(mirrored):
+                    negatives[k] = -row[k]

@@ -1,4 +1,4 @@
-"""Sine, cosine and exponential in float32, in arithmetic alone.
+"""Sine, cosine, exponential and logarithm in float32, in arithmetic alone.
 
 A loop over samples that calls the C library is computed one sample at a time. Without a call and
 without a branch the compiler computes as many at once as a register holds. Errors are below two
@@ -35,6 +35,16 @@ _EXPONENTIAL = tuple(
 _PER_DOUBLING = np.float32(1.0 / math.log(2.0))
 _DOUBLING_HIGH = np.float32(0.693359375)
 _DOUBLING_LOW = np.float32(-2.12194440e-4)
+_LOGARITHM = tuple(
+    np.float32(c)
+    for c in (3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1)
+    + (-1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2)
+)
+_ROOT_OF_HALF = np.float32(math.sqrt(0.5))
+_SMALLEST_NORMAL = np.finfo(np.float32).tiny
+_MANTISSA = np.int32(0x7FFFFF)
+# The exponent of numbers from a half to one.
+_EXPONENT_OF_HALF = np.int32(126)
 # Beyond these, 0 and infinity.
 _LEAST_EXPONENT = np.float32(-87.0)
 _LARGEST_EXPONENT = np.float32(88.0)
@@ -105,8 +115,27 @@ def exp(x):
     return value if x == x else x
 
 
+@numba.njit(inline="always")
+def log(x):
+    """Return the natural logarithm; of 0 and below, and of denormal numbers, that is NaN."""
+    bits = np.float32(x).view(np.int32)
+    exponent = np.float32((bits >> _MANTISSA_BITS) - _EXPONENT_OF_HALF)
+    fraction = np.int32((bits & _MANTISSA) | (_EXPONENT_OF_HALF << _MANTISSA_BITS)).view(np.float32)
+    # From sqrt(0.5) to sqrt(2), around 1.
+    below = fraction < _ROOT_OF_HALF
+    exponent = exponent - _ONE if below else exponent
+    rest = (fraction + fraction if below else fraction) - _ONE
+    a, b, c, d, e, f, g, h, i = _LOGARITHM
+    square = rest * rest
+    series = ((((((i * rest + h) * rest + g) * rest + f) * rest + e) * rest + d) * rest + c) * rest
+    series = ((series + b) * rest + a) * rest * square
+    value = series + exponent * _DOUBLING_LOW - _HALF * square + rest + exponent * _DOUBLING_HIGH
+    value = value if x < _INFINITY else x
+    return value if x >= _SMALLEST_NORMAL else x * np.float32(np.nan)
+
+
 def as_math() -> ModuleType:
-    """Return a module like :mod:`math` whose sine, cosine and exponential are these."""
+    """Return a module like :mod:`math` in which these functions take the place of its own."""
     module = ModuleType("vector_math")
-    vars(module).update(vars(math), sin=sin, cos=cos, exp=exp)
+    vars(module).update(vars(math), sin=sin, cos=cos, exp=exp, log=log)
     return module

@@ -3,13 +3,19 @@
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
+from geoaccel_ros.control import vector_math
+
 # The temperature is sought between these multiples of the mean cost above the best.
-_LOWEST, _HIGHEST = 1e-6, 1e3
-_HALVINGS = 40
-# A target that is met less closely than this was not met.
-_MET = 0.01
+LOWEST, HIGHEST = 1e-6, 1e3
+HALVINGS = 40
+# It is found when the target is met so closely; a target met less closely than MET was not met.
+SOLVED, MET = 1e-3, 0.01
+# Weights that are added up in float32 while the temperature is sought.
+_BLOCK = 2048
+_ZERO = np.float32(0.0)
 
 
 @dataclass(frozen=True)
@@ -81,10 +87,11 @@ def importance_weights(
     # The best one's exponent is 0, so that the sum neither overflows nor vanishes.
     weights = np.exp(-excess / temperature) if temperature else np.ones(count)
     eta = weights.sum()
-    ess = float(eta**2 / (weights @ weights))
+    # Not by a dot product: of many samples that one wakes threads of its own and waits for them.
+    ess = float(eta**2 / np.square(weights).sum())
     values = np.zeros(len(costs))
     values[usable] = weights / eta
-    missed = bool(sought and abs(ess - target) > _MET * target)
+    missed = bool(sought and abs(ess - target) > MET * target)
     return Weights(values, ess, float(temperature), math.log(eta), missed)
 
 
@@ -120,12 +127,43 @@ def elite_weights(costs: np.ndarray, usable: np.ndarray, elite_fraction: float) 
 def _solve_temperature(excess: np.ndarray, target: float) -> float:
     """Return the temperature whose effective sample size is ``target``; it grows with it."""
     scale = float(excess.mean())
-    low, high = np.log(_LOWEST * scale), np.log(_HIGHEST * scale)
-    for _ in range(_HALVINGS):
+    # Float32 resolves the target far better than it must be met; relative costs cannot overflow.
+    return scale * _bisect((excess / scale).astype(np.float32), target)
+
+
+@numba.njit(cache=True, nogil=True)
+def _bisect(excess, target):
+    low, high = math.log(LOWEST), math.log(HIGHEST)
+    for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        weights = np.exp(excess * -np.exp(-middle))
-        ess = weights.sum() ** 2 / (weights @ weights)
-        if abs(ess - target) < 1e-3 * target:
+        eta, squares = _sums(excess, np.float32(math.exp(-middle)))
+        ess = eta * eta / squares
+        if abs(ess - target) < SOLVED * target:
             break
-        low, high = (middle, high) if ess < target else (low, middle)
-    return float(np.exp(middle))
+        if ess < target:
+            low = middle
+        else:
+            high = middle
+    return math.exp(middle)
+
+
+# Sums in any order, so that several weights are added at once; that assumes nothing of numbers.
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _sums(excess, per_temperature):
+    """Return the sum of the weights exp(-excess / temperature) and that of their squares.
+
+    Float32, as costs are, but for the sums of blocks.
+    """
+    eta = 0.0
+    squares = 0.0
+    for begin in range(0, len(excess), _BLOCK):
+        block_eta = _ZERO
+        block_squares = _ZERO
+        block = excess[begin : begin + _BLOCK]
+        for k in range(len(block)):
+            weight = vector_math.exp(-block[k] * per_temperature)
+            block_eta += weight
+            block_squares += weight * weight
+        eta += block_eta
+        squares += block_squares
+    return eta, squares

@@ -3,7 +3,9 @@ import pytest
 import scipy.interpolate
 import scipy.signal
 
+from geoaccel_ros.control.philox import philox, two_normals
 from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
+from geoaccel_ros.threads import Threads
 
 BASES = {
     "hold": knot_basis(23, 6, 0),
@@ -29,6 +31,29 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(basis, antit
     assert (noise != first.sample()).any()
     first.reset()
     np.testing.assert_array_equal(noise, first.sample())
+
+
+def test_numbers_are_those_of_their_counters():
+    samples, seed = 10, (3 << 32) + 7
+    sampler = Sampler(samples, np.eye(3), (1.0,), seed)
+    for draw in range(2):
+        numbers = sampler.sample().ravel()
+        quarter = -(-numbers.size // 4)
+        counters = np.arange(quarter, dtype=np.uint32)
+        words = [philox(i, np.uint32(draw), *np.uint32([0, 0, 7, 3])) for i in counters]
+        expected = [(*two_normals(a, b), *two_normals(c, d)) for a, b, c, d in words]
+        expected = np.transpose(expected).ravel()[: numbers.size]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-6)
+
+
+@every_basis
+@pytest.mark.parametrize("antithetic", [False, True])
+@pytest.mark.parametrize("samples", [64, 1001])
+def test_threads_change_no_bit(basis, antithetic, samples):
+    alone = Sampler(samples, basis, (0.3, 0.7), 3, antithetic)
+    together = Sampler(samples, basis, (0.3, 0.7), 3, antithetic, Threads(3))
+    for _ in range(2):
+        np.testing.assert_array_equal(alone.sample(), together.sample())
 
 
 def test_samplers_share_no_state():
@@ -61,8 +86,8 @@ def test_standard_deviation_is_sigma_at_every_step(basis, antithetic):
 def test_noise_of_linear_knots_is_the_formula_bit_for_bit():
     horizon, knots, sigma = 50, 8, np.array([0.3, 0.7], np.float32)
     noise = Sampler(1024, knot_basis(horizon, knots, 1), sigma, seed=5).sample()
-    generator = np.random.Generator(np.random.SFC64(5))
-    normals = generator.standard_normal((knots, 2, 1024), np.float32)
+    # As many numbers as are drawn for the knots, and nothing mixed.
+    normals = Sampler(1024, np.eye(knots), (1.0, 1.0), seed=5).sample()
     for t, position in enumerate(np.linspace(0.0, knots - 1.0, horizon)):
         left = min(int(position), knots - 2)
         angle = 0.5 * np.pi * (position - left)

@@ -61,7 +61,19 @@ def test_exponential_at_the_ends():
     np.testing.assert_array_equal(found, [1.0, 1.0, 0.0, 0.0, np.inf, np.inf])
 
 
-@pytest.mark.parametrize("name", ["sin", "cos", "exp"])
+@pytest.mark.parametrize(("least", "most"), [(1e-30, 1.0), (0.5, 2.0), (0.99, 1.01), (1.0, 1e30)])
+def test_logarithm_within_two_units_in_the_last_place(least, most):
+    x = np.random.default_rng(1).uniform(least, most, 100_000).astype(np.float32)
+    found = _applied(vector_math.log, x)
+    np.testing.assert_allclose(found, np.log(x.astype(float)), rtol=2 * 2.0**-23)
+
+
+def test_logarithm_at_the_ends():
+    found = _applied(vector_math.log, [1.0, np.inf, 0.0, -1.0, -np.inf])
+    np.testing.assert_array_equal(found, [0.0, np.inf, np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "exp", "log"])
 def test_not_a_number_stays_one(name):
     assert np.isnan(_applied(getattr(vector_math, name), [np.nan, -np.nan])).all()
 

@@ -22,6 +22,10 @@ def _all(costs):
     return np.ones(len(costs), bool)
 
 
+# Compiles, which no example's deadline must count.
+importance_weights(np.arange(64.0), _all(range(64)), 0.1)
+
+
 @given(costs=costs_of_samples, fraction=st.floats(0.01, 0.5))
 def test_sum_is_one_and_the_effective_sample_size_meets_its_target(costs, fraction):
     found = importance_weights(costs, _all(costs), fraction)
