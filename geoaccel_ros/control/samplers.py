@@ -16,7 +16,9 @@ _two_normals = device_function(two_normals.py_func, vector_math.as_math())
 _KEY_BITS = 32
 _KEY_MASK = (1 << _KEY_BITS) - 1
 _ZERO = np.uint32(0)
-# Parts that threads take are multiples of this, so that all take the same instructions.
+# Least part of a thread: waking one takes as long as a hundred thousand products.
+_COUNTERS = 16384
+_PRODUCTS = 262144
 _BLOCK = 64
 
 
@@ -60,6 +62,8 @@ class Sampler:
         used = self._basis != 0.0
         self._begins = used.argmax(axis=1)
         self._ends = numbers - used[:, ::-1].argmax(axis=1)
+        products = len(sigma) * int(np.sum(self._ends - self._begins))
+        self._part = -(-_PRODUCTS // (products * _BLOCK)) * _BLOCK
         self._sigma = np.tile(np.asarray(sigma, np.float32), (horizon, 1))
         # Four of each counter, a quarter of the numbers apart; the last of them may be too many.
         self._counters = -(-numbers * len(sigma) * drawn // 4)
@@ -85,7 +89,7 @@ class Sampler:
         sigma = self._sigma if sigma is None else np.ascontiguousarray(sigma, np.float32)
         draws = np.uint32(self._draws & _KEY_MASK)
         self._draws += 1
-        self._threads.split(_draw, self._counters, self._flat, draws, *self._key, block=_BLOCK)
+        self._threads.split(_draw, self._counters, self._flat, draws, *self._key, block=_COUNTERS)
         self._threads.split(
             _mix,
             self._normals.shape[2],
@@ -95,7 +99,7 @@ class Sampler:
             self._ends,
             sigma,
             self.noise,
-            block=_BLOCK,
+            block=self._part,
         )
         return self.noise
 

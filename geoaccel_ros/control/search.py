@@ -15,6 +15,7 @@ from geoaccel_ros.control.rollouts import Problem
 from geoaccel_ros.control.samplers import Sampler, coloured_basis, knot_basis
 from geoaccel_ros.control.stopwatch import Stopwatch
 from geoaccel_ros.control.weights import Weights, elite_weights, importance_weights
+from geoaccel_ros.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,12 @@ class CpuSearch:
         self._tried = tried
         self._free = np.asarray(config.sigma) > 0.0
         self._sampler = Sampler(
-            config.samples, noise_basis(config), config.sigma, config.seed, config.antithetic
+            config.samples,
+            noise_basis(config),
+            config.sigma,
+            config.seed,
+            config.antithetic,
+            Threads(config.threads),
         )
         self._weigh = _weighting(config)
         self._costs = np.empty(config.samples, np.float32)

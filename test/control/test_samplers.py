@@ -48,8 +48,8 @@ def test_numbers_are_those_of_their_counters():
 
 @every_basis
 @pytest.mark.parametrize("antithetic", [False, True])
-@pytest.mark.parametrize("samples", [64, 1001])
-def test_threads_change_no_bit(basis, antithetic, samples):
+def test_threads_change_no_bit(basis, antithetic):
+    samples = 40_001  # enough work for several parts
     alone = Sampler(samples, basis, (0.3, 0.7), 3, antithetic)
     together = Sampler(samples, basis, (0.3, 0.7), 3, antithetic, Threads(3))
     for _ in range(2):
