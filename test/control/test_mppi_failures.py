@@ -57,9 +57,9 @@ AT_POLE = np.array([3.0, 0.0])
 AT_POLE_TEXT = "rollout 0, step 0: the state's y is inf, from x 3, y 0 under v 0"
 
 
-@pytest.fixture
-def pole(tmp_path):
-    path = tmp_path / "pole.py"
+@pytest.fixture(scope="module")
+def pole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("systems") / "pole.py"
     path.write_text(POLE, encoding="utf-8")
     return str(path)
 
