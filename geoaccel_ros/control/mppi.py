@@ -147,6 +147,7 @@ class Mppi:
         )
         self._p64 = self.system.pack(parameters, np.float64)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
+        self._lower, self._upper = (_float32_tuple(limit) for limit in self.limits)
         self.warning = config.warning(self.system, *self.limits)
         tried = self.system.tried_controls(parameters)
         self._safe = np.clip(tried[0].astype(float), *self.limits)
@@ -309,7 +310,7 @@ class Mppi:
         self._last = problem, origin
         self._found = stamp
         self._follow(controls)
-        states, terms = self._cpu.follow(_alone(problem, controls), 0)
+        states, terms = self._cpu.follow(_of_plans(problem, [controls]), 0)
         self._watch.lap("predict")
         terms = dict(zip(self._terms, terms.tolist(), strict=True))
         return self._report(found, states + origin, age, terms=terms, ok=True)
@@ -436,8 +437,8 @@ class Mppi:
             goal=_float32_tuple(relative_goal),
             plan=np.clip(plan, lower, upper).astype(np.float32),
             noise=np.empty((*plan.shape, 0), np.float32),
-            lower=_float32_tuple(lower),
-            upper=_float32_tuple(upper),
+            lower=self._lower,
+            upper=self._upper,
             p=self._sets[0],
             field=self._field,
             detour=detours,
@@ -474,17 +475,17 @@ class Mppi:
         the plan. Smoothing is left out where it leads into an obstacle. Samples know no limits of
         rate: None if these leave no plan that is free.
         """
-        for history in (past, None):
-            best = self._finish(found.best, history, elapsed)
-            unchanged = np.array_equal(best.astype(np.float32), found.best.astype(np.float32))
-            best_cost = found.best_cost if unchanged else self._cost(problem, best)
-            if best_cost < np.inf:
-                break
-        controls = self._finish(found.mean, past, elapsed)
-        cost = self._cost(problem, controls)
-        if min(cost, best_cost) == np.inf:
+        histories = (None,) if past is None else (past, None)
+        bests = [self._finish(found.best, history, elapsed) for history in histories]
+        mean = self._finish(found.mean, past, elapsed)
+        mean_cost, *best_costs = self._costs(problem, [mean, *bests])
+        best_cost, best = next(
+            ((cost, best) for cost, best in zip(best_costs, bests, strict=True) if cost < np.inf),
+            (np.inf, None),
+        )
+        if min(mean_cost, best_cost) == np.inf:
             return None
-        return controls if cost <= best_cost else best
+        return mean if mean_cost <= best_cost else best
 
     def _finish(self, controls: np.ndarray, past: np.ndarray | None, elapsed: float) -> np.ndarray:
         """Return controls (T, U) smoothed, unless ``past`` is None, and held to the limits."""
@@ -493,11 +494,12 @@ class Mppi:
         dt = self._config.dt
         return limit_plan(controls, self._command, *self.limits, self._rates, elapsed, dt)
 
-    def _cost(self, problem: Problem, controls: np.ndarray) -> np.float32:
-        """Return the cost of ``controls`` (T, U); infinite if it is not finite or they crash."""
-        cost, crashed = np.empty(1, np.float32), np.empty(1, bool)
-        self._cpu.run(_alone(problem, controls), cost, crashed)
-        return cost[0] if np.isfinite(cost[0]) and not crashed[0] else np.float32(np.inf)
+    def _costs(self, problem: Problem, plans: list[np.ndarray]) -> list[float]:
+        """Return the costs of ``plans``, each (T, U); infinite if not finite or if they crash."""
+        costs, crashed = np.empty(len(plans), np.float32), np.empty(len(plans), bool)
+        self._cpu.run(_of_plans(problem, plans), costs, crashed)
+        costs[crashed | ~np.isfinite(costs)] = np.inf
+        return costs.tolist()
 
     def _states(self, problem: Problem, sample: int, origin: np.ndarray) -> np.ndarray:
         return self._cpu.states(problem, int(sample)) + origin
@@ -571,14 +573,16 @@ class Mppi:
         self.reset()
 
 
-def _alone(problem: Problem, controls: np.ndarray) -> Problem:
-    """Return the problem whose only sample is ``controls`` (T, U)."""
-    noise = np.zeros((*controls.shape, 1), np.float32)
-    return dataclasses.replace(problem, plan=controls.astype(np.float32), noise=noise)
+def _of_plans(problem: Problem, plans: list[np.ndarray]) -> Problem:
+    """Return the problem whose samples are ``plans``, each (T, U)."""
+    noise = np.empty((*problem.plan.shape, len(plans)), np.float32)
+    for k, plan in enumerate(plans):
+        noise[:, :, k] = plan
+    return dataclasses.replace(problem, plan=np.zeros(problem.plan.shape, np.float32), noise=noise)
 
 
 def _float32_tuple(values: np.ndarray) -> tuple:
-    return tuple(np.float32(value) for value in values)
+    return tuple(values.astype(np.float32))
 
 
 def _cuda_problem() -> str | None:

@@ -4,7 +4,8 @@ import numba
 import numpy as np
 
 
-def resample(controls: np.ndarray, dt: float, shift: float) -> np.ndarray:
+@numba.njit(cache=True, nogil=True)
+def resample(controls, dt, shift):
     """Return the plan as seen ``shift`` seconds later; beyond its end, its end is held.
 
     Parameters
@@ -16,15 +17,19 @@ def resample(controls: np.ndarray, dt: float, shift: float) -> np.ndarray:
     shift : float
         Time since the plan's stamp, s, at least 0; need not be a multiple of dt.
     """
-    horizon = len(controls)
-    position = np.minimum(np.arange(horizon) + shift / dt, horizon - 1)
-    left = np.minimum(position.astype(np.int64), max(horizon - 2, 0))
-    right = np.minimum(left + 1, horizon - 1)
-    fraction = (position - left)[:, None]
-    return (1.0 - fraction) * controls[left] + fraction * controls[right]
+    horizon, last = len(controls), len(controls) - 1
+    result = np.empty_like(controls)
+    for t in range(horizon):
+        position = min(t + shift / dt, float(last))
+        left = min(int(position), max(horizon - 2, 0))
+        right = min(left + 1, last)
+        fraction = position - left
+        for u in range(controls.shape[1]):
+            before, after = controls[left, u], controls[right, u]
+            result[t, u] = (1.0 - fraction) * before + fraction * after
+    return result
 
 
-# Sums in any order, so that several products are added at once; that assumes nothing of numbers.
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def weighted_mean(plan, noise, lower, upper, weights):
     """Return the mean (T, U) of the perturbed plans, each clamped as it was rolled out.

@@ -84,7 +84,7 @@ class Problem:
 
     def frame(self, grid: DistanceField) -> tuple:
         """Return what rollouts need to find a place in a grid: its corner and cells a metre."""
-        x, y = grid.origin - self.origin
+        x, y = (grid.origin - self.origin).tolist()
         return np.float32(x), np.float32(y), np.float32(1.0 / grid.resolution)
 
 
@@ -104,14 +104,17 @@ class CpuRollouts:
     """
 
     def __init__(self, system: System, threads: int):
-        self._kernel, self._trace = _compile(system)
+        self._side_by_side = _compile_lanes(system)
+        self._one_by_one, self._trace = _compile(system)
         self._terms = len(system.running_terms) + len(system.terminal_terms)
         self._threads = Threads(threads)
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
         """Write the costs (K,) float32 and whether each rollout crashed (K,) bool."""
+        # A block takes the same time however few of its lanes are used.
+        few = len(costs) < LANES // 4
         self._threads.split(
-            self._kernel,
+            self._one_by_one if few else self._side_by_side,
             len(costs),
             problem.plan,
             problem.noise,
@@ -364,6 +367,15 @@ def _recorded_state(count: int) -> Callable:
     return numba.njit(inline="always")(state)
 
 
+# No flag that assumes finite numbers: a rollout that is not finite must be seen.
+_FLAGS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+
+@functools.cache
+def _compile_lanes(system: System) -> Callable:
+    return numba.njit(**_FLAGS)(lane_kernel(system, CRASH_COST))
+
+
 @functools.cache
 def _compile(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
     rollout, trace = _device_functions(system, step)
@@ -372,8 +384,4 @@ def _compile(system: System, step: Callable = _model_step) -> tuple[Callable, Ca
         for k in range(first, last):
             costs[k], crashed[k] = rollout(k, plan, noise, field, detour, setup)
 
-    # What was recorded lies sample by sample: there side by side is no faster.
-    kernel = lane_kernel(system, CRASH_COST) if step is _model_step else one_by_one
-    # No flag that assumes finite numbers: a rollout that is not finite must be seen.
-    flags = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-    return numba.njit(**flags)(kernel), numba.njit(nogil=True)(trace)
+    return numba.njit(**_FLAGS)(one_by_one), numba.njit(nogil=True)(trace)
