@@ -115,6 +115,8 @@ class MppiController(ManagedNode):
             config.subset(MppiConfig), "diff_drive", config.subset(diff_drive.Parameters)
         )
         self.get_logger().info(f"rollouts on {self._mppi.backend} ({self._mppi.backend_reason})")
+        if self._mppi.warning:
+            self.get_logger().warning(self._mppi.warning)
         self._obstacles = ObstacleMap(config.subset(ObstacleConfig))
         deskew(np.zeros((1, 3)), np.zeros(1), np.zeros(6), 0.0)  # compiled before the first cloud
         self._waiting_clouds = collections.deque(maxlen=_CLOUDS_WAITING)
@@ -379,11 +381,15 @@ def _condition(update: MppiUpdate) -> Status:
         "minimum cost": f"{update.min_cost:.4g}",
         "mean cost": f"{update.mean_cost:.4g}",
         "collided [%]": f"{100 * update.collided_fraction:.1f}",
+        "not finite [%]": f"{100 * update.not_finite_fraction:.1f}",
         "plan age [ms]": f"{1e3 * update.plan_age:.0f}",
+        **{f"cost {term}": f"{cost:.4g}" for term, cost in update.terms.items()},
+        **{f"{stage} [ms]": f"{took:.3f}" for stage, took in update.milliseconds.items()},
     }
     if update.ok:
         return Status(diagnostics.OK, "driving", values)
-    return Status(diagnostics.WARN, f"no plan: {update.reason}", values)
+    held = "the last plan is held: " if update.held else ""
+    return Status(diagnostics.WARN, f"no plan: {held}{update.reason}", values)
 
 
 def _pose_at(header: Header, state: np.ndarray) -> PoseStamped:

@@ -201,6 +201,42 @@ def test_its_last_command_is_to_stop(nodes, probe):
     wait_for(lambda: robot.told() == (0.0, 0.0), what="the safe command")
 
 
+def test_it_tells_what_the_plan_costs_and_where_the_time_goes(nodes, probe):
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+
+    def driving():
+        robot.at(0.0)
+        return probe.diagnostics("mppi_controller").get("message") == "driving"
+
+    wait_for(driving, what="the controller to drive")
+    said = probe.diagnostics("mppi_controller")
+    # 10 m for 5 s at most.
+    assert 10.0 < float(said["cost goal"]) < 50.0 and float(said["cost final_goal"]) > 0.0
+    assert float(said["sample [ms]"]) > 0.0 and said["not finite [%]"] == "0.0"
+
+
+def test_it_names_what_is_not_finite(nodes, probe):
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[1.0e30, 0.0]", "-p", "backend:=cpu")
+    robot = Robot(probe)
+    expected = (
+        "no plan: no rollout has a finite cost: rollout 0, step 0: the cost's term goal is inf"
+    )
+
+    def named():
+        robot.at(0.0)
+        return probe.diagnostics("mppi_controller").get("message", "").startswith(expected)
+
+    wait_for(named, what="the term to be named")
+    assert robot.told() == (0.0, 0.0)
+    assert probe.diagnostics("mppi_controller")["not finite [%]"] == "100.0"
+
+
+def test_a_sigma_that_is_large_for_its_range_is_warned_of(nodes):
+    process = nodes.start("mppi_controller", *BLIND, "-p", "sigma:=[0.5, 0.7]")
+    process.wait_for_output("sigma is more than a quarter of the range of v_command: 0.5, above")
+
+
 def test_goals_come_in_pairs(nodes):
     process = nodes.start("mppi_controller", "-p", "goals:=[1.0, 2.0, 3.0]", active=False)
     assert process.wait() == 1
