@@ -48,8 +48,8 @@ _PUBLISHED_KERNEL = {
     "end_levels": PREDICTION, "sum_blocks": PREDICTION, "scan_blocks": PREDICTION,
     "place_codes": PREDICTION, "gather_positions": PREDICTION, "find_neighbours": PREDICTION,
     "gather_values32": PREDICTION, "gather_values64": PREDICTION,
-    "code_nodes": RESIDUALS, "code_multiplicity": RESIDUALS, "code_values": RESIDUALS,
-    "code_cycles": RESIDUALS, "pack_events": RESIDUALS,
+    "count_nodes": RESIDUALS, "code_nodes": RESIDUALS, "code_multiplicity": RESIDUALS,
+    "code_values": RESIDUALS, "code_cycles": RESIDUALS, "pack_events": RESIDUALS,
     "count_runs": STATISTICS, "count_in_groups": STATISTICS, "sum_histograms": STATISTICS,
     "encode_chunks": STATISTICS, "gather_words": BITSTREAM,
 }  # fmt: skip

@@ -46,6 +46,8 @@ _CHUNK_BITS_OF_MANY = 11
 _MIN_CHUNK_BITS, _MAX_CHUNK_BITS = 6, 24
 # As in nodes.cl.
 _EVENTS_PER_NODE = 9
+# Nodes that a CPU's work-item describes.
+_CPU_DESCRIBED = 256
 # Nodes whose events a GPU's work-item writes.
 _EMITTED_RUN = 4
 OCCUPANCY_PARTS = ((16, 4, 7, 5), (4, 4, 2, 4), (4, 4, 2, 4, 3), (133, 4, 4), (8, 27, 3, 4, 8))
@@ -81,7 +83,12 @@ class Octree:
         self._multiplicity_prior = (
             prior("octree_multiplicity") if multiplicity_prior is None else multiplicity_prior
         )
-        program = device.program("octree.cl")
+        # A work-item of a GPU describes a node.
+        self._described = _CPU_DESCRIBED if device.is_cpu else 1
+        options = [f"-DNODES_TOGETHER={self._described}"]
+        if device.is_cpu and device.has_fp64:
+            options.append("-DUSE_FP64")
+        program = device.program("octree.cl", tuple(options))
         self._count = program.count_parents
         self._scan = program.scan_counts
         self._scatter = program.scatter_parents
@@ -92,6 +99,7 @@ class Octree:
         counting, emitting, decoding = (
             device.program("nodes.cl", (f"-D{use}",)) for use in ("COUNT", "EMIT", "DECODE")
         )
+        self._count_nodes = counting.count_nodes
         self._emit_nodes = emitting.code_nodes
         self._decode_nodes = decoding.code_nodes
         self._count_cells = counting.code_multiplicity
@@ -234,8 +242,7 @@ class Octree:
         occupancy, level_starts = self._build_levels(leaves, cells, depth)
         sizes = np.append(np.diff(level_starts.astype(np.int64)), cells)
         bits = _chunk_bits(cells)
-        nodes = np.concatenate([_chunk_sizes(size, bits) for size in sizes[:depth]])
-        starts = np.append(0, np.cumsum(_EVENTS_PER_NODE * nodes)).astype(np.uint32)
+        starts = self._event_starts(occupancy, level_starts, sizes, bits)
         events = device.buffer("events", 2 * int(starts[-1]))
         coder = device.upload("event_starts", starts), events
 
@@ -250,6 +257,24 @@ class Octree:
 
         self._walk(sizes, depth, origin, beams, code)
         return events, starts, sizes
+
+    def _event_starts(
+        self, occupancy: cl.Buffer, level_starts: np.ndarray, sizes: np.ndarray, bits: int
+    ) -> np.ndarray:
+        """Return where each chunk's events begin, uint32 (chunks + 1,)."""
+        device = self._device
+        nodes = np.concatenate([_chunk_sizes(size, bits) for size in sizes[:-1]])
+        if not device.is_cpu:
+            # Work-items share a chunk: each needs to know where it writes.
+            return np.append(0, np.cumsum(_EVENTS_PER_NODE * nodes)).astype(np.uint32)
+        begins = np.cumsum([level_starts[0], *nodes]).astype(np.uint32)
+        counts = device.buffer("event_counts", 4 * len(nodes))
+        device.launch_serial(
+            self._count_nodes, len(nodes),
+            occupancy, device.upload("node_starts", begins), len(nodes), counts,
+        )  # fmt: skip
+        counts = device.download(counts, len(nodes), "u4")
+        return np.append(0, np.cumsum(counts)).astype(np.uint32)
 
     def multiplicity_events(
         self,
@@ -400,34 +425,36 @@ class Octree:
         """
         device = self._device
         depth, most = len(sizes) - 1, int(sizes[: levels + 1].max())
-        codes, neighbours, states = (
+        places, neighbours, states = (
             [device.buffer(f"{name} {i}", size * most) for i in range(2)]
-            for name, size in (("nodes", 8), ("neighbours", 24), ("states", 2))
+            for name, size in (("nodes", 8), ("neighbours", 24), ("states", 4))
         )
         descriptions = device.buffer("descriptions", 8 * most)
         children = device.buffer("first_child", 4 * (most + 1))
         totals = device.buffer("level_totals", 4 * levels)
         first_cell = [np.int32(axis) for axis in origin] if beams is not None else [np.int32(0)] * 3
         model = (beams or NO_BEAMS).upload(device)
-        device.launch(self._begin, 1, codes[0], neighbours[0], states[0])
+        device.launch(self._begin, 1, places[0], states[0])
         for level in range(levels):
             count, below = int(sizes[level]), int(sizes[level + 1])
             here, there = level % 2, 1 - level % 2
-            nodes = codes[here], neighbours[here], states[here], count
-            device.launch(
-                self._describe, count, *nodes, depth - level, *first_cell, *model, descriptions
-            )
+            launch = device.launch_serial if device.is_cpu else device.launch
+            launch(
+                self._describe, -(-count // self._described), places[here], states[here], count,
+                depth - level, *first_cell, *model, descriptions,
+            )  # fmt: skip
             occupancy, first = code(level, descriptions, children)
             self._sums.exclusive(children, count)
             shape = occupancy, first, children, below, totals, level
             if level + 1 < levels:
                 device.launch(
                     self._descend, count,
-                    *nodes, *shape, codes[there], neighbours[there], states[there],
+                    places[here], neighbours[here], states[here], count, *shape,
+                    places[there], neighbours[there], states[there],
                 )  # fmt: skip
             else:
-                device.launch(self._end, count, codes[here], count, *shape, codes[there])
-        return codes[levels % 2], totals
+                device.launch(self._end, count, places[here], count, *shape, places[there])
+        return places[levels % 2], totals
 
     def _code_level(
         self,

@@ -163,6 +163,21 @@ def test_the_bytes_do_not_depend_on_the_kind_of_device(device):
     assert first == second
 
 
+def test_the_events_of_every_byte_are_counted(device):
+    bytes_ = np.arange(1, 256)
+    digits = np.flatnonzero(bytes_[:, None] >> np.arange(8) & 1).astype(np.uint64)
+    leaves = (digits >> np.uint64(3)) + np.uint64(1) << np.uint64(3) | digits & np.uint64(7)
+    found = []
+    for is_cpu in (True, False):
+        octree = Octree(dataclasses.replace(device, is_cpu=is_cpu))
+        leaves_there = device.upload("codes", leaves)
+        events, starts, _ = octree.occupancy_events(leaves_there, len(leaves), 4, (0, 0, 0), None)
+        found.append(device.download(events, int(starts[-1]), "u2"))
+    counted, roomy = found
+    # What a GPU's work-items have room for and do not use is skipped; a CPU's have no more room.
+    assert counted.tolist() == roomy[roomy != 0xFFFF].tolist()
+
+
 def test_isolated_points_on_a_cone_cost_little_height(octree):
     # On one cone of slope 1/4, far apart: with its beam, z is known from x and y.
     rng = np.random.default_rng(4)

@@ -1,28 +1,49 @@
 // The rings of a spinning lidar: what they tell of a node's octants. Integers alone, so that every device codes
 // the same bits. beams.py documents the model and the units.
 
+#include "builtins.cl"
+
 // What is known of the sensor; 0 is nothing.
 #define RINGS 1
 #define GROUND 2
 
-// To PoCL these are calls, and a node needs a dozen. Their arguments have no side effects.
-#undef min
-#undef max
-#undef clamp
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
-#define clamp(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
-
-// floor(sqrt(v)) for v < 2^50: the estimate is off by a few, the loops make it exact.
-uint integer_root(ulong v)
+// Twice the binary logarithm of a length, rounded down, from its square.
+int half_octaves(ulong square)
 {
-    uint root = (uint)(int)sqrt((float)(long)v);
-    while ((ulong)root * root > v)
+    return 63 - (int)clz(square | 1);
+}
+
+#ifdef USE_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+// floor(sqrt(x x + y y)) for a sum below 2^50: all of it is exact in doubles.
+uint length_of(int x, int y)
+{
+    return (uint)(int)sqrt((double)x * x + (double)y * y);
+}
+
+// Twice the binary logarithm of that, rounded down.
+int half_octaves_of(int x, int y)
+{
+    return (int)(as_ulong(max((double)x * x + (double)y * y, 1.0)) >> 52) - 1023;
+}
+#else
+uint length_of(int x, int y)
+{
+    const ulong square = (ulong)((long)x * x + (long)y * y);
+    uint root = (uint)(int)sqrt((float)(long)square);
+    // The estimate is off by a few.
+    while ((ulong)root * root > square)
         --root;
-    while ((ulong)(root + 1) * (root + 1) <= v)
+    while ((ulong)(root + 1) * (root + 1) <= square)
         ++root;
     return root;
 }
+
+int half_octaves_of(int x, int y)
+{
+    return half_octaves((ulong)((long)x * x + (long)y * y));
+}
+#endif
 
 // By how much to shift a number right, so that it has `bits` bits or less: divisions of 32 bits are quick.
 uint excess_bits(uint v, uint bits)
@@ -55,40 +76,34 @@ long beam_height(global const int *slopes, global const int *heights, uint i, lo
     return (slopes[i] * distance >> 20) + heights[i];
 }
 
-// Twice the binary logarithm of a length, rounded down, from its square.
-int half_octaves(ulong square)
+uint biased(int v)
 {
-    return 63 - (int)clz(square | 1);
+    return (uint)(clamp(v, -127, 127) + 128);
 }
 
-uint biased(long v)
+#define FAR_AWAY (1L << 20)
+
+
+// A node's distance from where beams begin and its height there: what bends the beams, by the azimuth of its centre, in
+// 1/256 half cells. Returns by how much they are steeper.
+int bend(int x, int y, uint rho, global const int *tilts, global const int *offsets, global const int *shifts,
+         long *distance, long *target)
 {
-    return (uint)(clamp(v, -127L, 127L) + 128);
+    // Knots begin behind.
+    const uint azimuth = diamond_angle(-x, -y);
+    const long tilt = at_azimuth(tilts, azimuth);
+    *target -= at_azimuth(offsets, azimuth) + (tilt * rho >> 12);
+    *distance += at_azimuth(shifts, azimuth);
+    return (int)tilt;
 }
 
-// What code_node wants to know of the beams around a node's centre (x, y, z in half cells of the sensor's frame),
-// whose edge is 2^size_bits half cells; lengths are in 1/64 of the edge:
-// bits 0-7 height of the nearest beam above the centre, 8-15 and 16-23 how far the beams above and below it are,
-// 24-31 and 32-39 how much it rises over a quarter edge along x and y; all but the gaps biased by 128;
-// 40-41 steepness, 42-43 beams that pass through, or how near the ground is, 44-47 the angle at which the sensor
-// sees the edge, in half octaves.
-// *hint is the beam at the parent's centre, where the search begins; it becomes the node's.
-ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slopes, global const int *heights,
-                    uint beams, uint bent, global const int *tilts, global const int *offsets,
-                    global const int *shifts, uint *hint)
+// Returns the beam that is nearest at a distance to a height, from that of the node's parent on; and how high it is
+// above it, and those above and below it: LONG_MAX and LONG_MIN if there are none.
+uint find_beam(long distance, long target, global const int *slopes, global const int *heights, uint beams, uint nearest,
+               long *height_of_nearest, long *height_above, long *height_below)
 {
-    const ulong square = (ulong)((long)x * x + (long)y * y);
-    const uint rho = integer_root(square);
-    long tilt = 0, target = (long)z << 8, distance = (long)rho << 8;
-    if (bent) {
-        // Knots begin behind.
-        const uint azimuth = diamond_angle(-x, -y);
-        tilt = at_azimuth(tilts, azimuth);
-        target -= at_azimuth(offsets, azimuth) + (tilt * rho >> 12);
-        distance += at_azimuth(shifts, azimuth);
-    }
-    // Heights above the centre; slopes ascend.
-    uint nearest = min(*hint, beams - 1);
+    nearest = min(nearest, beams - 1);
+    // Slopes ascend.
     long height = beam_height(slopes, heights, nearest, distance) - target, above = LONG_MAX, below = LONG_MIN;
     while (height < 0 && nearest + 1 < beams) {
         above = beam_height(slopes, heights, nearest + 1, distance) - target;
@@ -108,30 +123,45 @@ ulong beams_of_node(int x, int y, int z, uint size_bits, global const int *slope
         below = LONG_MIN;
         --nearest;
     }
-    *hint = nearest;
     if (above == LONG_MAX && nearest + 1 < beams)
         above = beam_height(slopes, heights, nearest + 1, distance) - target;
     if (below == LONG_MIN && nearest > 0)
         below = beam_height(slopes, heights, nearest - 1, distance) - target;
+    *height_of_nearest = height;
+    *height_above = above;
+    *height_below = below;
+    return nearest;
+}
+
+// What code_node wants to know of the beams around a node's centre, whose edge is 2^size_bits half cells; lengths are
+// in 1/64 of the edge:
+// bits 0-7 height of the nearest beam above the centre, 8-15 and 16-23 how far the beams above and below it are,
+// 24-31 and 32-39 how much it rises over a quarter edge along x and y; all but the gaps biased by 128;
+// 40-41 steepness, 42-43 beams that pass through, or how near the ground is, 44-47 the angle at which the sensor
+// sees the edge, in half octaves.
+INLINE ulong beams_of_node(int x, int y, uint rho, int slope, long nearest, long above, long below, uint size_bits,
+                           uint beams)
+{
     const uint shift = size_bits + 2;
-    const long gap_above = above == LONG_MAX ? 255 : clamp((above - height) >> shift, 0L, 255L);
-    const long gap_below = below == LONG_MIN ? 255 : clamp((height - below) >> shift, 0L, 255L);
-    height >>= shift;
+    const int gap_above = above == LONG_MAX ? 255 : (int)clamp((above - nearest) >> shift, 0L, 255L);
+    const int gap_below = below == LONG_MIN ? 255 : (int)clamp((nearest - below) >> shift, 0L, 255L);
+    // Further away, all heights are one.
+    const int height = (int)clamp(nearest >> shift, -FAR_AWAY, FAR_AWAY);
     // A quarter edge is 16 units. The reciprocal of rho has 16 bits, cosine and sine are in 1/1024.
-    const long slope = slopes[nearest] + tilt;
     const uint shortened = excess_bits(rho, 16);
     const long reciprocal = 0xffffffffu / max(rho >> shortened, 1u);
-    const long rise_x = slope * (((x >> shortened) * reciprocal) >> 22) >> 26;
-    const long rise_y = slope * (((y >> shortened) * reciprocal) >> 22) >> 26;
+    const int cosine = (int)((x >> shortened) * reciprocal >> 22), sine = (int)((y >> shortened) * reciprocal >> 22);
+    const int rise_x = (int)((long)slope * cosine >> 26), rise_y = (int)((long)slope * sine >> 26);
     uint passing;
     if (beams > 1) {
-        const ulong reach = 32 + abs(rise_x) + abs(rise_y);
+        const int reach = 32 + abs(rise_x) + abs(rise_y);
         passing = (abs(height) < reach) + (gap_above < 255 && abs(height + gap_above) < reach) +
                   (gap_below < 255 && abs(height - gap_below) < reach);
     } else
         passing = abs(height) < 16 ? 3 : abs(height) < 32 ? 2 : abs(height) < 64 ? 1 : 0;
-    const ulong steepness = min(abs(slope) >> 17, 3UL);
-    return biased(height) | (ulong)gap_above << 8 | (ulong)gap_below << 16 | (ulong)biased(rise_x) << 24 |
-           (ulong)biased(rise_y) << 32 | steepness << 40 | (ulong)passing << 42 |
-           (ulong)clamp(22 + 2 * (int)size_bits - half_octaves(square), 0, 15) << 44;
+    const uint steepness = min((uint)abs(slope) >> 17, 3u);
+    const uint low = biased(height) | (uint)gap_above << 8 | (uint)gap_below << 16 | biased(rise_x) << 24;
+    const uint high = biased(rise_y) | steepness << 8 | passing << 10 |
+                      (uint)clamp(22 + 2 * (int)size_bits - half_octaves_of(x, y), 0, 15) << 12;
+    return low | (ulong)high << 32;
 }

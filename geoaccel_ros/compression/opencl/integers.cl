@@ -1,4 +1,5 @@
 // Integers as binary events: exponential Golomb codes with contexts where these tell something.
+#include "builtins.cl"
 #include "coder.cl"
 
 // The class of a magnitude is the position of its leading bit. So many classes have an own context for "of a higher

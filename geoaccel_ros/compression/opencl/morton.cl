@@ -1,4 +1,5 @@
 // Morton codes of grid cells: bit 3k of a code is bit k of x, 3k + 1 of y, 3k + 2 of z; 21 bits an axis.
+#include "builtins.cl"
 
 // Move bit k of a 21-bit number to bit 3k.
 ulong spread(ulong v)

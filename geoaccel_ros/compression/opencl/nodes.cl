@@ -12,6 +12,7 @@
 #define OCCUPANCY_CONTEXTS (CHILDREN + 8 * 27 * 3 * 32)
 
 #define EVENTS_PER_NODE 9
+#define EVENTS_OF_ONLY_CHILD 4
 
 // A node's description, as describe_nodes in octree.cl makes it: bits 0-5 face neighbours (-x +x -y +y -z +z),
 // 6-7 how many ancestors in a row were only children, 8-10 the node's place in its parent, 12-55 what
@@ -58,36 +59,54 @@ uint code_only_child(coder_t *coder, ulong description, uint level_class, uint c
     return x | y << 1 | code_bit(coder, ONLY_Z + context, child >> 2) << 2;
 }
 
+int8 magnitude(int8 v)
+{
+    return (v ^ v >> 31) - (v >> 31);
+}
+
+// Of each child's context, what is known before any is coded: which of the node's neighbours touch it, and how far
+// from its centre the nearest beam is.
+uint8 contexts_of_children(ulong description)
+{
+    const int8 x = (int8)(0, 1, 0, 1, 0, 1, 0, 1), y = (int8)(0, 0, 1, 1, 0, 0, 1, 1), z = (int8)(0, 0, 0, 0, 1, 1, 1, 1);
+    const int faces = bits_of(description, 0, 6);
+    const uint sensor = bits_of(description, 60, 2), scale = bits_of(description, 56, 4);
+    const int8 touching = ((int8)faces >> x & 1) * 4 + ((int8)(faces >> 2) >> y & 1) * 2 + ((int8)(faces >> 4) >> z & 1);
+    uint8 place = (uint8)scale;
+    if (sensor) {
+        const int8 height = signed_bits(description, 12) + signed_bits(description, 36) * (2 * x - 1) +
+                            signed_bits(description, 44) * (2 * y - 1) + 16 - 32 * z;
+        const int8 by_middle = magnitude(height), by_upper = magnitude(height + (int)bits_of(description, 20, 8)),
+                   by_lower = magnitude(height - (int)bits_of(description, 28, 8));
+        int8 off = by_upper < by_middle ? by_upper : by_middle;
+        off = by_lower < off ? by_lower : off;
+        // Rings are thinner than the ground, which matters at more scales.
+        // Steps of 5 and of 8.
+        const int most = sensor == RINGS ? 35 : 24;
+        off = (off < most ? off : (int8)most) * (sensor == RINGS ? 205 : 128) >> 10;
+        place = as_uint8(off) + (sensor == RINGS ? (uint)clamp(((int)scale - 3) / 3, 0, 3) * 8 : scale * 4);
+    }
+    return CHILDREN + as_uint8(touching) * (27 * 3 * 32) + place;
+}
+
 // Two children or more, one after the other: their context is what touches them.
 uint code_children(coder_t *coder, ulong description, uint occupancy)
 {
-    const uint faces = bits_of(description, 0, 6), sensor = bits_of(description, 60, 2);
-    const uint scale = bits_of(description, 56, 4);
-    const int middle = signed_bits(description, 12), rise_x = signed_bits(description, 36),
-              rise_y = signed_bits(description, 44), above = bits_of(description, 20, 8),
-              below = bits_of(description, 28, 8);
-    const uint coarse = (uint)clamp(((int)scale - 3) / 3, 0, 3);
+    const uint8 contexts = contexts_of_children(description);
+    const uint *known = (const uint *)&contexts;
     uint coded = 0, count = 0;
+#pragma unroll
     for (uint child = 0; child < 8; ++child) {
         // What is left must hold the children that are missing from two.
         if (child == 6 + count)
             return coded | (0xff << child & 0xff);
-        const uint x = child & 1, y = child >> 1 & 1, z = child >> 2;
-        const uint touching = (faces >> x & 1) * 4 + (faces >> (2 + y) & 1) * 2 + (faces >> (4 + z) & 1);
         // Of each sibling that shares a face: not coded yet, empty, occupied.
-        const uint beside_x = x ? 1 + (coded >> (child ^ 1) & 1) : 0;
-        const uint beside_y = y ? 1 + (coded >> (child ^ 2) & 1) : 0;
-        const uint beside_z = z ? 1 + (coded >> (child ^ 4) & 1) : 0;
+        const uint beside_x = child & 1 ? 1 + (coded >> (child ^ 1) & 1) : 0;
+        const uint beside_y = child & 2 ? 1 + (coded >> (child ^ 2) & 1) : 0;
+        const uint beside_z = child & 4 ? 1 + (coded >> (child ^ 4) & 1) : 0;
         const uint siblings = (beside_x * 3 + beside_y) * 3 + beside_z;
-        uint place = scale;
-        if (sensor) {
-            const int height = middle + (x ? rise_x : -rise_x) + (y ? rise_y : -rise_y) + (z ? -16 : 16);
-            const uint off = abs(nearest_beam(height, above, below));
-            // Rings are thinner than the ground, which matters at more scales.
-            place = sensor == RINGS ? coarse * 8 + min(off / 5, 7u) : scale * 4 + min(off / 8, 3u);
-        }
-        const uint context = ((touching * 27 + siblings) * 3 + min(count, 2u)) * 32 + place;
-        const uint bit = code_bit(coder, CHILDREN + context, occupancy >> child & 1);
+        const uint context = known[child] + (siblings * 3 + min(count, 2u)) * 32;
+        const uint bit = code_bit(coder, context, occupancy >> child & 1);
         coded |= bit << child;
         count += bit;
     }
@@ -105,9 +124,26 @@ uint code_node(coder_t *coder, ulong description, uint bits, uint occupancy)
     return code_children(coder, description, occupancy);
 }
 
-#ifndef COUNT
-// The nodes of a level that begins at first_node, `run` of a chunk by each work-item: when decoding all of it. What
-// an encoder's nodes have room for and do not use becomes NO_EVENT.
+#ifdef COUNT
+// How many events chunks have, whose nodes begin at node_starts, levels one behind the other.
+kernel void count_nodes(global const uchar *occupancy, global const uint *node_starts, uint chunks, CODER)
+{
+    const uint chunk = get_global_id(0);
+    if (chunk >= chunks)
+        return;
+    const uint begin = node_starts[chunk], end = node_starts[chunk + 1];
+    uint events = 0;
+    for (uint i = begin; i < end; ++i) {
+        const uint byte = occupancy[i], before_last = byte & 0x7f;
+        // What code_children need not ask for: the last two, or the last.
+        const uint told = byte & 0x3f ? before_last & (before_last - 1) ? 0 : 1 : 2;
+        events += byte & (byte - 1) ? EVENTS_PER_NODE - told : EVENTS_OF_ONLY_CHILD;
+    }
+    coder_counts[chunk] = events;
+}
+#else
+// The nodes of a level that begins at first_node, `run` of a chunk by each work-item: when decoding all of it.
+// Where work-items share a chunk, its events' room is that of EVENTS_PER_NODE each, and what is left becomes NO_EVENT.
 kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, uint chunk_nodes, uint run,
                        uint first_chunk, global uchar *occupancy, uint first_node, global uint *children, CODER)
 {
@@ -117,8 +153,10 @@ kernel void code_nodes(global const ulong *descriptions, uint count, uint bits, 
     const uint chunk = begin / chunk_nodes;
     coder_t coder = OPEN_CODER(first_chunk + chunk);
 #ifdef EMIT
-    coder.position += (begin - chunk * chunk_nodes) * EVENTS_PER_NODE;
-    coder.end = coder.position + (end - begin) * EVENTS_PER_NODE;
+    if (run < chunk_nodes) {
+        coder.position += (begin - chunk * chunk_nodes) * EVENTS_PER_NODE;
+        coder.end = coder.position + (end - begin) * EVENTS_PER_NODE;
+    }
 #endif
     for (uint i = begin; i < end; ++i) {
 #ifdef DECODE

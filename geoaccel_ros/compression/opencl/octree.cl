@@ -94,25 +94,29 @@ kernel void scatter_parents(global const ulong *codes, global const uint *level_
 // From the root downwards, for coding: a level's nodes with what both sides know of them. A node's neighbours are
 // found through its parent's, whose children are numbered by a prefix sum: no search. In a hostile stream the
 // nodes of a level are not as many as stated: what would lie outside is left out.
-
-#define NO_NODE 0xffffffffu
-// How many ancestors in a row were only children, counted up to this.
+//
+// A place packs the x, y and z of a node in its level, 21 bits each. A state has the length of the chain in bits 0-1
+// (how many ancestors in a row were only children, counted up to LONGEST_CHAIN), in 2-7 the sides on which there is a
+// neighbour (-x +x -y +y -z +z), and from bit 8 on the nearest beam. Of the neighbours those that exist are written.
+#define Y_AT 21
+#define Z_AT 42
+#define OF_AN_AXIS 0x1fffff
 #define LONGEST_CHAIN 3u
+#define SIDES_AT 2
+#define BEAM_AT 8
 
-// The root. A state has the length of the chain in bits 0-1, and from bit 2 on the nearest beam.
-kernel void begin_levels(global ulong *codes, global uint *neighbours, global ushort *states)
+// The root.
+kernel void begin_levels(global ulong *places, global uint *states)
 {
-    codes[0] = 0;
+    places[0] = 0;
     states[0] = 0;
-    for (uint side = 0; side < 6; ++side)
-        neighbours[side] = NO_NODE;
 }
 
 // The children of each of `count` nodes; the level's occupancy begins at first_node.
-kernel void descend(global const ulong *codes, global const uint *neighbours, global const ushort *states,
+kernel void descend(global const ulong *places, global const uint *neighbours, global const uint *states,
                     uint count, global const uchar *occupancy, uint first_node, global const uint *first_child,
-                    uint children, global uint *totals, uint level, global ulong *child_codes,
-                    global uint *child_neighbours, global ushort *child_states)
+                    uint children, global uint *totals, uint level, global ulong *child_places,
+                    global uint *child_neighbours, global uint *child_states)
 {
     const uint i = get_global_id(0);
     if (i == 0)
@@ -120,34 +124,49 @@ kernel void descend(global const ulong *codes, global const uint *neighbours, gl
     if (i >= count)
         return;
     occupancy += first_node;
-    const uint byte = occupancy[i], first = first_child[i], chain = states[i] & 3;
-    const ushort state = (states[i] & ~3u) | (byte & (byte - 1) ? 0 : min(chain + 1, LONGEST_CHAIN));
-    const ulong prefix = codes[i] << 3;
+    const uint byte = occupancy[i], first = first_child[i], state = states[i], sides = state >> SIDES_AT & 63;
+    const uint chain = byte & (byte - 1) ? 0 : min((state & 3) + 1, LONGEST_CHAIN);
+    const uint inherited = state >> BEAM_AT << BEAM_AT | chain;
+    const ulong place = places[i] << 1;
     // The neighbours' children.
-    uint near_bytes[6], near_first[6];
-    for (uint side = 0; side < 6; ++side) {
-        const uint near = neighbours[6 * i + side];
-        near_bytes[side] = near < count ? occupancy[near] : 0;
-        near_first[side] = near < count ? first_child[near] : 0;
-    }
+    uint near_bytes[6] = {0, 0, 0, 0, 0, 0}, near_first[6] = {0, 0, 0, 0, 0, 0};
+    if (sides)
+#pragma unroll
+        for (uint side = 0; side < 6; ++side)
+            if (sides >> side & 1) {
+                const uint near = neighbours[6 * i + side];
+                if (near < count) {
+                    near_bytes[side] = occupancy[near];
+                    near_first[side] = first_child[near];
+                }
+            }
+    // Bit d of byte `side`: child d has a neighbour there, a child of the node's neighbour or a sibling.
+    const ulong beside =
+        (ulong)((near_bytes[0] & 0xaa) >> 1 | (byte & 0x55) << 1 | (near_bytes[1] & 0x55) << 9 | (byte & 0xaa) << 7 |
+                (near_bytes[2] & 0xcc) << 14 | (byte & 0x33) << 18 | (near_bytes[3] & 0x33) << 26 | (byte & 0xcc) << 22) |
+        (ulong)((near_bytes[4] & 0xf0) >> 4 | (byte & 0x0f) << 4 | (near_bytes[5] & 0x0f) << 12 | (byte & 0xf0) << 4) << 32;
     uint position = first;
     for (uint left = byte; left && position < children; left &= left - 1, ++position) {
         const uint child = 31 - clz(left & -left);
-        child_codes[position] = prefix | child;
-        child_states[position] = state;
-        for (uint axis = 0; axis < 3; ++axis) {
-            const uint upper = child >> axis & 1, mirrored = child ^ 1u << axis, side = 2 * axis + upper;
-            const uint before = (1u << mirrored) - 1;
-            child_neighbours[6 * position + side] =
-                near_bytes[side] >> mirrored & 1 ? near_first[side] + popcount(near_bytes[side] & before) : NO_NODE;
-            child_neighbours[6 * position + (side ^ 1)] =
-                byte >> mirrored & 1 ? first + popcount(byte & before) : NO_NODE;
-        }
+        // The six bits side by side.
+        const uint child_sides = (uint)((beside >> child & 0x010101010101UL) * 0x40810204080UL >> 42) & 63;
+        child_places[position] = place | (child & 1) | (ulong)(child & 2) << (Y_AT - 1) | (ulong)(child & 4) << (Z_AT - 2);
+        child_states[position] = inherited | child_sides << SIDES_AT;
+        if (child_sides)
+#pragma unroll
+            for (uint side = 0; side < 6; ++side)
+                if (child_sides >> side & 1) {
+                    const uint axis = side >> 1, before = (1u << (child ^ 1u << axis)) - 1;
+                    const bool is_outside = (child >> axis & 1) == (side & 1);
+                    child_neighbours[6 * position + side] =
+                        (is_outside ? near_first[side] : first) +
+                        popcount((is_outside ? near_bytes[side] : byte) & before);
+                }
     }
 }
 
-// The same for the last level: nothing but the codes.
-kernel void end_levels(global const ulong *codes, uint count, global const uchar *occupancy, uint first_node,
+// The same for the last level: nothing but the Morton codes.
+kernel void end_levels(global const ulong *places, uint count, global const uchar *occupancy, uint first_node,
                        global const uint *first_child, uint children, global uint *totals, uint level,
                        global ulong *child_codes)
 {
@@ -156,39 +175,72 @@ kernel void end_levels(global const ulong *codes, uint count, global const uchar
         totals[level] = first_child[count];
     if (i >= count)
         return;
+    const ulong place = places[i];
+    const ulong code = morton_code(place & OF_AN_AXIS, place >> Y_AT & OF_AN_AXIS, place >> Z_AT) << 3;
     uint byte = occupancy[first_node + i], position = first_child[i];
     for (; byte && position < children; byte &= byte - 1, ++position)
-        child_codes[position] = codes[i] << 3 | (31 - clz(byte & -byte));
+        child_codes[position] = code | (31 - clz(byte & -byte));
 }
 
 // What code_node in nodes.cl goes by; `bits` levels are left below the nodes. Without beams (0) their arrays are
-// not read.
-kernel void describe_nodes(global const ulong *codes, global const uint *neighbours, global ushort *states,
+// not read. A work-item takes NODES_TOGETHER nodes: on a CPU many, one step after the other, as its compiler makes
+// vectors of those steps that are the same for all.
+#ifndef NODES_TOGETHER
+#define NODES_TOGETHER 1
+#endif
+
+kernel void describe_nodes(global const ulong *places, global uint *states,
                            uint count, uint bits, int origin_x, int origin_y, int origin_z,
                            global const int *slopes, global const int *heights, uint beams, uint bent,
                            global const int *tilts, global const int *offsets, global const int *shifts,
                            global ulong *descriptions)
 {
-    const uint i = get_global_id(0);
-    if (i >= count)
+    const uint first = get_global_id(0) * NODES_TOGETHER;
+    if (first >= count)
         return;
-    const ulong code = codes[i];
-    ulong description = (ulong)(states[i] & 3) << 6 | (code & 7) << 8;
-    for (uint side = 0; side < 6; ++side)
-        description |= (ulong)(neighbours[6 * i + side] < count) << side;
-    if (beams > 0) {
-        // Cells are centred on multiples of the step: a node begins half a cell below its first.
-        const int x = 2 * origin_x + ((2 * (int)collect(code) + 1) << bits) - 1;
-        const int y = 2 * origin_y + ((2 * (int)collect(code >> 1) + 1) << bits) - 1;
-        const int z = 2 * origin_z + ((2 * (int)collect(code >> 2) + 1) << bits) - 1;
-        uint beam = states[i] >> 2;
-        description |= (ulong)(beams > 1 ? RINGS : GROUND) << 60;
-        description |= beams_of_node(x, y, z, bits + 1, slopes, heights, beams, bent, tilts, offsets, shifts, &beam)
-                       << 12;
-        states[i] = (states[i] & 3) | beam << 2;
+    const uint nodes = NODES_TOGETHER == 1 ? 1 : min(count - first, (uint)NODES_TOGETHER);
+    places += first;
+    states += first;
+    descriptions += first;
+    for (uint k = 0; k < nodes; ++k) {
+        const uint state = states[k];
+        const ulong place = places[k];
+        ulong description = (state >> SIDES_AT & 63) | (state & 3) << 6 | ((uint)place & 1) << 8 |
+                            ((uint)(place >> Y_AT) & 1) << 9 | ((uint)(place >> Z_AT) & 1) << 10;
+        // Without rings, the scale that matters is that of the cells.
+        if (beams <= 1)
+            description |= (ulong)min(bits - 1, 7u) << 56;
+        descriptions[k] = description;
     }
-    // Without rings, the scale that matters is that of the cells.
-    if (beams <= 1)
-        description = (description & ~(15UL << 56)) | (ulong)min(bits - 1, 7u) << 56;
-    descriptions[i] = description;
+    if (beams == 0)
+        return;
+    int x[NODES_TOGETHER], y[NODES_TOGETHER], slope[NODES_TOGETHER];
+    uint rho[NODES_TOGETHER];
+    long distance[NODES_TOGETHER], target[NODES_TOGETHER];
+    for (uint k = 0; k < nodes; ++k) {
+        const ulong place = places[k];
+        // Cells are centred on multiples of the step: a node begins half a cell below its first.
+        x[k] = 2 * origin_x + ((2 * ((int)place & OF_AN_AXIS) + 1) << bits) - 1;
+        y[k] = 2 * origin_y + ((2 * ((int)(place >> Y_AT) & OF_AN_AXIS) + 1) << bits) - 1;
+        rho[k] = length_of(x[k], y[k]);
+        // In 1/256 half cells.
+        distance[k] = (long)rho[k] << 8;
+        target[k] = (long)(2 * origin_z + ((2 * (int)(place >> Z_AT) + 1) << bits) - 1) << 8;
+        slope[k] = 0;
+    }
+    if (bent)
+        for (uint k = 0; k < nodes; ++k)
+            slope[k] = bend(x[k], y[k], rho[k], tilts, offsets, shifts, &distance[k], &target[k]);
+    long nearest[NODES_TOGETHER], above[NODES_TOGETHER], below[NODES_TOGETHER];
+    for (uint k = 0; k < nodes; ++k) {
+        const uint state = states[k];
+        const uint beam = find_beam(distance[k], target[k], slopes, heights, beams, state >> BEAM_AT, &nearest[k],
+                                    &above[k], &below[k]);
+        states[k] = (state & ((1u << BEAM_AT) - 1)) | beam << BEAM_AT;
+        slope[k] += slopes[beam];
+    }
+    const ulong sensor = (ulong)(beams > 1 ? RINGS : GROUND) << 60, told = beams > 1 ? ~0UL : (1UL << 44) - 1;
+    for (uint k = 0; k < nodes; ++k)
+        descriptions[k] |= sensor | (beams_of_node(x[k], y[k], rho[k], slope[k], nearest[k], above[k], below[k],
+                                                   bits + 1, beams) & told) << 12;
 }

@@ -1,4 +1,5 @@
 // Events to words: counted for the choice of probabilities, then encoded chunk by chunk. coder.cl decodes.
+#include "builtins.cl"
 #include "coder.cl"
 
 // The bin of an event: its own, or one of the two behind all, for what is skipped and what is no event.
