@@ -19,21 +19,26 @@ class HybridRollouts:
         The model's rollouts: what has the ``run`` of CpuRollouts.
     mujoco : MujocoRollouts
         With room for a share of the samples.
+    samples : int
+        K of the problems.
     share : float
         Of the samples, the one that MuJoCo rolls out again; at least two samples.
 
     Attributes
     ----------
+    left_out : np.ndarray
+        (K,) bool: the samples that MuJoCo did not roll out in the last call.
     rank_correlation : float
         Spearman's, between the model's and MuJoCo's costs of the samples that both rolled out in
         the last call; nan where these say nothing. Near 1 the model finds what MuJoCo would; near 0
         it picks at random.
     """
 
-    def __init__(self, screen, mujoco: MujocoRollouts, share: float):
+    def __init__(self, screen, mujoco: MujocoRollouts, samples: int, share: float):
         self._screen = screen
         self._mujoco = mujoco
-        self._share = share
+        self._count = screened(samples, share)
+        self.left_out = np.ones(samples, bool)
         self.rank_correlation = math.nan
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
@@ -44,13 +49,15 @@ class HybridRollouts:
         """
         self._screen.run(problem, costs, crashed)
         order = np.where(crashed | ~np.isfinite(costs), np.inf, costs)
-        count = screened(len(costs), self._share)
+        count = self._count
         # In the order of the samples, so that noise is read forwards.
         best = np.sort(np.argpartition(order, count - 1)[:count])
         noise = np.ascontiguousarray(problem.noise[:, :, best])
         expected, found, met = costs[best], np.empty(count, np.float32), np.empty(count, bool)
         self._mujoco.run(dataclasses.replace(problem, noise=noise), found, met)
         self.rank_correlation = rank_correlation(expected, found)
+        self.left_out[:] = True
+        self.left_out[best] = False
         costs[:] = np.inf
         costs[best] = found
         crashed[best] = met

@@ -545,12 +545,7 @@ class Mppi:
             return search, "cpu", "MuJoCo's rollouts run there"
         name, reason = choose_backend(self._config.backend, _cuda_problem)
         if kind == "hybrid":
-            # SciPy's statistics take a second to import.
-            from geoaccel_ros.control.hybrid import HybridRollouts
-
-            screen = self._with_all_sets(CpuRollouts(self.system, self._config.threads))
-            self._hybrid = HybridRollouts(screen, self._cpu, self._config.hybrid_share)
-            return CpuSearch(self._config, self._hybrid, tried), name, reason
+            return self._hybrid_search(name, tried), name, reason
         if name == "cpu":
             return CpuSearch(self._config, self._cpu, tried), name, reason
         from geoaccel_ros.control.search_cuda import CudaSearch
@@ -562,6 +557,22 @@ class Mppi:
             )
         return CudaSearch(self._config, self.system, self._sets, tried), name, reason
 
+    def _hybrid_search(self, backend: str, tried: np.ndarray) -> CpuSearch:
+        # SciPy's statistics take a second to import.
+        from geoaccel_ros.control.hybrid import HybridRollouts
+
+        config = self._config
+        screen = CpuRollouts(self.system, config.threads)
+        if backend == "cuda":
+            from geoaccel_ros.control.rollouts_cuda import CudaRollouts
+
+            screen = CudaRollouts(self.system, config.samples, config.horizon, screen)
+        self._screen = screen
+        self._hybrid = HybridRollouts(
+            self._with_all_sets(screen), self._cpu, config.samples, config.hybrid_share
+        )
+        return CpuSearch(config, self._hybrid, tried, self._hybrid.left_out)
+
     def _warm_up(self) -> None:
         """Compile everything, and compare CUDA with the CPU, before the first deadline."""
         state = np.zeros(len(self.system.state))
@@ -569,7 +580,11 @@ class Mppi:
         self._update(state, goal, 0.0)
         if self.backend == "cuda":
             problem, _ = self._problem(state, goal, self._plan)
-            self._search.check(problem, self._cpu)
+            if self._hybrid:
+                noise, _ = self._search.samples(self._config.samples)
+                self._screen.check(dataclasses.replace(problem, noise=np.ascontiguousarray(noise)))
+            else:
+                self._search.check(problem, self._cpu)
         self.reset()
 
 

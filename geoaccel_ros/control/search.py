@@ -70,10 +70,19 @@ class CpuSearch:
     tried : np.ndarray
         (N, U) constant controls that take the place of the samples after the first one, which is
         the plan as it is.
+    left_out : np.ndarray, optional
+        (K,) bool: the samples that the last ``run`` did not look at, which get no weight.
     """
 
-    def __init__(self, config: MppiConfig, rollouts, tried: np.ndarray):
+    def __init__(
+        self,
+        config: MppiConfig,
+        rollouts,
+        tried: np.ndarray,
+        left_out: np.ndarray | None = None,
+    ):
         self._rollouts = rollouts
+        self._left_out = np.zeros(config.samples, bool) if left_out is None else left_out
         self._tried = tried
         self._free = np.asarray(config.sigma) > 0.0
         self._sampler = Sampler(
@@ -109,7 +118,7 @@ class CpuSearch:
         watch.lap("rollouts")
         collided = float(np.mean(self._crashed))
         not_finite = float(np.mean(self._not_finite()))
-        weights = self._weigh(self._costs, ~self._crashed)
+        weights = self._weigh(self._costs, ~(self._crashed | self._left_out))
         watch.lap("weights")
         if weights is None:
             return Findings(
@@ -163,7 +172,7 @@ class CpuSearch:
         return (self._problem, int(bad[0])) if len(bad) else None
 
     def _not_finite(self) -> np.ndarray:
-        return ~(self._crashed | np.isfinite(self._costs))
+        return ~(self._crashed | self._left_out | np.isfinite(self._costs))
 
     def _sample(self, plan: np.ndarray, sigma: np.ndarray | None) -> np.ndarray:
         """Return noise (T, U, K); the first samples are the plan as it is, and those tried."""
@@ -184,7 +193,7 @@ def noise_basis(config: MppiConfig) -> np.ndarray:
 
 
 def _weighting(config: MppiConfig) -> Callable[[np.ndarray, np.ndarray], Weights | None]:
-    # Fractions are of all samples, of which a hybrid's others have no cost.
+    # Fractions are of all samples, not of those that a hybrid looks at.
     have_a_cost = config.hybrid_share if config.rollouts == "hybrid" else 1.0
     if config.weighting == "cem":
         fraction = min(1.0, config.elite_fraction / have_a_cost)

@@ -32,11 +32,12 @@ def test_the_model_s_best_cost_what_mujoco_says_and_the_others_infinitely_much(m
     posed = free_problem("cartpole", seed=4)
     by_model, _ = _run(CpuRollouts(SYSTEM, 1), posed)
     by_mujoco, _ = _run(mujoco, posed)
-    hybrid = HybridRollouts(CpuRollouts(SYSTEM, 1), mujoco, share=0.25)
+    hybrid = HybridRollouts(CpuRollouts(SYSTEM, 1), mujoco, 64, share=0.25)
     costs, crashed = _run(hybrid, posed)
     best = np.argsort(by_model)[:16]
     np.testing.assert_array_equal(costs[best], by_mujoco[best])
     assert np.isinf(np.delete(costs, best)).all() and not crashed.any()
+    np.testing.assert_array_equal(np.flatnonzero(~hybrid.left_out), np.sort(best))
     expected = spearmanr(by_model[best], by_mujoco[best]).statistic
     np.testing.assert_allclose(hybrid.rank_correlation, expected)
     assert expected > 0.9
@@ -57,7 +58,7 @@ def test_what_crashes_or_is_not_finite_by_the_model_is_looked_at_last(mujoco):
     costs, crashed = np.arange(64, dtype=np.float32), np.zeros(64, bool)
     crashed[0] = True
     costs[[1, 2]] = np.nan, np.inf
-    found, met = _run(HybridRollouts(_Screen(costs, crashed), mujoco, share=0.1), posed)
+    found, met = _run(HybridRollouts(_Screen(costs, crashed), mujoco, 64, share=0.1), posed)
     np.testing.assert_array_equal(np.flatnonzero(np.isfinite(found)), np.arange(3, 9))
     assert met[0]
 
@@ -65,7 +66,7 @@ def test_what_crashes_or_is_not_finite_by_the_model_is_looked_at_last(mujoco):
 def test_a_model_that_knows_nothing_is_told_of(mujoco):
     posed = free_problem("cartpole", seed=4)
     by_mujoco, _ = _run(mujoco, posed)
-    hybrid = HybridRollouts(_Screen(-by_mujoco, False), mujoco, share=1.0)
+    hybrid = HybridRollouts(_Screen(-by_mujoco, False), mujoco, 64, share=1.0)
     _run(hybrid, posed)
     np.testing.assert_allclose(hybrid.rank_correlation, -1.0)
 
@@ -93,7 +94,7 @@ def test_a_share_is_some_samples(samples, share, count):
 
 def test_the_same_noise_costs_the_same_again(mujoco):
     posed = free_problem("cartpole", seed=5)
-    hybrid = HybridRollouts(CpuRollouts(SYSTEM, 2), mujoco, share=0.2)
+    hybrid = HybridRollouts(CpuRollouts(SYSTEM, 2), mujoco, 64, share=0.2)
     first = _run(hybrid, posed)[0]
     _run(hybrid, dataclasses.replace(posed, start=posed.start[::-1]))
     np.testing.assert_array_equal(first, _run(hybrid, posed)[0])

@@ -51,6 +51,8 @@ def test_a_hybrid_tells_how_well_the_model_orders():
     # The share that counts is one of all samples, not of the 16 that have a cost.
     assert update.ess == pytest.approx(0.05 * 64, rel=0.01)
     assert (mppi.rollouts(64)[1] > 0.0).sum() <= 16
+    # What was not looked at is not what is not finite.
+    assert update.not_finite_fraction == 0.0
     assert math.isnan(_updates(_mppi("mujoco"), 1)[0].rank_correlation)
 
 
