@@ -4,7 +4,8 @@ import numba
 import numpy as np
 
 
-@numba.njit(cache=True, nogil=True)
+# Sums in any order, so that several products are added at once; that assumes nothing of numbers.
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def deviation(plan, noise, lower, upper, weights):
     """Return the weighted standard deviation (T, U) float64 of the samples around the plan.
 
@@ -16,14 +17,14 @@ def deviation(plan, noise, lower, upper, weights):
     plan (T, U) and noise (T, U, K) float32; lower and upper (U,) float32; weights (K,) float64 that
     sum to one.
     """
-    used = np.flatnonzero(weights)
     result = np.zeros(plan.shape)
     for t in range(plan.shape[0]):
         for u in range(plan.shape[1]):
+            row = noise[t, u]
+            planned, least, most = plan[t, u], lower[u], upper[u]
             square = 0.0
-            for k in used:
-                control = min(max(plan[t, u] + noise[t, u, k], lower[u]), upper[u])
-                moved = np.float64(control) - plan[t, u]
+            for k in range(len(row)):
+                moved = min(max(planned + row[k], least), most) - planned
                 square += weights[k] * moved * moved
             result[t, u] = np.sqrt(square)
     return result

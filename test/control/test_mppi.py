@@ -16,6 +16,8 @@ from geoaccel_ros.control.systems.diff_drive import Parameters
 CONFIG = MppiConfig(backend="cpu", samples=256, horizon=30)
 AT_REST = np.zeros(5)
 GOAL = np.array([4.0, 1.0])
+# Sets of parameters.
+VARIED = {"parameter_sets": 4, "randomised": ("v_lag", "w_lag"), "randomised_by": (0.9, 0.9)}
 
 
 def _field(occupied, resolution=0.1):
@@ -409,6 +411,11 @@ def test_the_age_of_the_plan_is_told():
         {"smoothing_window": 9},
         {"smoothing_window": 9, "smoothing_order": 4},
         {"rate_limits": (1.0, 2.0)},
+        {"sigma_adaptation": 0.5},
+        {"sigma_adaptation": 0.5, "sigma_floor": 0.5},
+        VARIED,
+        VARIED | {"risk": "worst"},
+        VARIED | {"risk": "cvar", "risk_share": 0.5},
     ],
     ids=str,
 )
