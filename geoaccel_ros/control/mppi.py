@@ -387,8 +387,8 @@ class Mppi:
             states = None if by_step else self._cpu.states(problem, sample)
             found = explain(self.system, problem, sample, states)
             if not found.endswith("is finite"):
-                break
-        return found
+                return found
+        return found if by_step else f"rollout {sample}, whose state diverged: MuJoCo ended it"
 
     def _age(self, stamp: float) -> float | None:
         """Return the plan's age in s; None where it says nothing about ``stamp``."""

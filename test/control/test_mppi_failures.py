@@ -134,6 +134,15 @@ def test_where_all_vanish_the_reason_names_rollout_step_and_stage(pole):
     assert mppi.explain() == AT_POLE_TEXT
 
 
+def test_what_mujoco_gives_up_is_told():
+    config = _pole_config(rollouts="mujoco", horizon=5, dt=0.02, sigma=(5.0,))
+    # Finite, but further away than MuJoCo takes for possible.
+    update = Mppi(config, "cartpole").update(np.array([2e10, 0.0, 0.0, 0.0]), np.zeros(1), 0.0)
+    assert update.reason == (
+        "no rollout has a finite cost: rollout 0, whose state diverged: MuJoCo ended it"
+    )
+
+
 @pytest.mark.parametrize("sets", [1, 3])
 def test_where_some_vanish_the_others_count_and_the_first_is_explained(pole, sets):
     several = {"parameter_sets": sets, "randomised": ("pole",), "randomised_by": (0.1,)}
