@@ -57,16 +57,21 @@ def test_acceleration_is_mujocos(masses):
         )
 
 
-def test_a_step_is_mujocos_semi_implicit_euler():
+def test_a_step_is_of_second_order():
     model, data = _plant(SYSTEM.parameters())
-    model.opt.timestep = 0.02
-    model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
-    for x, force in _random_states(seed=2):
-        _set(data, x, force)
-        mujoco.mj_step(model, data)
-        np.testing.assert_allclose(
-            SYSTEM.step(tuple(x), (force,), P, 0.02), [*data.qpos, *data.qvel], rtol=1e-6
-        )
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    errors = {}
+    for dt in (0.02, 0.01, 0.005):
+        model.opt.timestep = dt
+        for x, force in _random_states(seed=2):
+            _set(data, x, force)
+            mujoco.mj_step(model, data)
+            error = SYSTEM.step(tuple(x), (force,), P, dt) - np.array([*data.qpos, *data.qvel])
+            errors.setdefault(dt, []).append(np.abs(error))
+    means = np.array([np.mean(found, axis=0) for found in errors.values()])
+    # Half the step, an eighth of the error.
+    assert (means[:-1] / means[1:] > 6.5).all()
+    assert (means[0] < (1e-4, 1e-3, 5e-3, 5e-2)).all()
 
 
 def test_upright_it_falls_as_fast_as_its_equation_says():
