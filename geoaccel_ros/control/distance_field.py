@@ -66,12 +66,12 @@ def interpolate(values, origin_x, origin_y, cells_per_metre, x, y, outside):
     row = (y - origin_y) * cells_per_metre
     last_column = np.float32(columns - 1)
     last_row = np.float32(rows - 1)
-    if not (column >= 0.0 and row >= 0.0 and column < last_column and row < last_row):
-        return outside
-    j = int(column)
-    i = int(row)
+    inside = column >= 0.0 and row >= 0.0 and column < last_column and row < last_row
+    # Without a way around the loads, so that a GPU can have those of several grids on their way.
+    j = np.int32(column) if inside else np.int32(0)
+    i = np.int32(row) if inside else np.int32(0)
     right = column - np.float32(j)
     up = row - np.float32(i)
     below = values[i, j] + right * (values[i, j + 1] - values[i, j])
     above = values[i + 1, j] + right * (values[i + 1, j + 1] - values[i + 1, j])
-    return below + up * (above - below)
+    return below + up * (above - below) if inside else outside

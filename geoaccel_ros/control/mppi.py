@@ -19,7 +19,8 @@ from geoaccel_ros.control import delay
 from geoaccel_ros.control.covariance import adapt
 from geoaccel_ros.control.detour import detour
 from geoaccel_ros.control.diagnosis import explain
-from geoaccel_ros.control.distance_field import DistanceField, empty_field
+from geoaccel_ros.control.distance_field import FAR, DistanceField, empty_field, interpolate
+from geoaccel_ros.control.evidence import Evidence
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.plan import resample
 from geoaccel_ros.control.randomisation import RandomisedRollouts, parameter_sets
@@ -61,6 +62,8 @@ class MppiUpdate:
     terms : dict
         What each term adds to the cost of the plan with the robot's own parameters; terminal ones
         with the prefix ``final_``. Empty if not ok.
+    parameters : dict
+        The parameters that are randomised: their mean over the sets, by the sets' weights.
     milliseconds : dict
         What each stage took.
     ok : bool
@@ -85,6 +88,7 @@ class MppiUpdate:
     rank_correlation: float
     plan_age: float
     terms: dict[str, float]
+    parameters: dict[str, float]
     milliseconds: dict[str, float]
     ok: bool
     held: bool
@@ -137,7 +141,7 @@ class Mppi:
         self.system = load_system(system)
         parameters = parameters or self.system.parameters()
         config.check(self.system)
-        self._sets = parameter_sets(
+        sets = parameter_sets(
             self.system,
             parameters,
             config.randomised,
@@ -145,7 +149,9 @@ class Mppi:
             config.parameter_sets,
             config.seed,
         )
-        self._p64 = self.system.pack(parameters, np.float64)
+        self._sets = [self.system.pack(chosen) for chosen in sets]
+        self._sets64 = [self.system.pack(chosen, np.float64) for chosen in sets]
+        self._evidence = Evidence(self.system, self._sets64, config.evidence_memory)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
         self._lower, self._upper = (_float32_tuple(limit) for limit in self.limits)
         self.warning = config.warning(self.system, *self.limits)
@@ -198,7 +204,12 @@ class Mppi:
         commands = list(commands_sent) or [(stamp, self._safe)]
         effective = [(sent + self._config.command_delay, u) for sent, u in commands]
         until = now + self._config.command_delay
-        return delay.predict(self.system, self._p64, state, stamp, effective, until)
+        p = self._sets64[0]
+        if self._config.evidence_memory:
+            with self._lock:
+                self._evidence.observe(np.asarray(state, float), stamp, effective)
+                p = p._replace(**self._believed())
+        return delay.predict(self.system, p, state, stamp, effective, until)
 
     def update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
         """Improve the plan and return the command to send.
@@ -214,7 +225,11 @@ class Mppi:
             When the command is sent, s. A stamp before the last one drops the plan.
         """
         with self._lock:
-            update = self._update(np.asarray(state, float), np.asarray(goal, float), stamp)
+            state = np.asarray(state, float)
+            # Where commands act at once, this is the state as measured.
+            if self._config.evidence_memory and not self._config.command_delay:
+                self._evidence.observe(state, stamp, [(stamp, self._command)])
+            update = self._update(state, np.asarray(goal, float), stamp)
             self._remember(stamp, update.command)
             return update
 
@@ -274,6 +289,7 @@ class Mppi:
             self._sent: collections.deque[tuple[float, np.ndarray]] = collections.deque()
             self._last = None
             self._search.reset()
+            self._evidence.reset()
 
     def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
         self._watch = Stopwatch()
@@ -299,9 +315,9 @@ class Mppi:
             return self._nothing_found(found, plan, age, stamp)
 
         elapsed = dt if age is None else age
-        controls = self._choose(problem, found, self._past(stamp), elapsed)
+        chosen = self._choose(problem, found, self._past(stamp), elapsed)
         self._watch.lap("choose")
-        if controls is None:
+        if chosen is None:
             return self._no_plan("every plan within the limits of rate collides", found)
         if sigma is not None:
             floor = self._config.sigma_floor * self._sigma_most
@@ -309,9 +325,8 @@ class Mppi:
             self._sigma = adapt(sigma, found.deviation, rate, floor, self._sigma_most)
         self._last = problem, origin
         self._found = stamp
+        controls, states, terms = chosen
         self._follow(controls)
-        states, terms = self._cpu.follow(_of_plans(problem, [controls]), 0)
-        self._watch.lap("predict")
         terms = dict(zip(self._terms, terms.tolist(), strict=True))
         return self._report(found, states + origin, age, terms=terms, ok=True)
 
@@ -369,6 +384,7 @@ class Mppi:
             rank_correlation=self._hybrid.rank_correlation if self._hybrid and ok else math.nan,
             plan_age=math.nan if age is None else age,
             terms=terms or {},
+            parameters=self._believed(),
             milliseconds=self._watch.milliseconds,
             ok=ok,
             held=held,
@@ -416,6 +432,13 @@ class Mppi:
     def _widest(self) -> np.ndarray:
         return np.tile(self._sigma_most, (self._config.horizon, 1))
 
+    def _believed(self) -> dict[str, float]:
+        """Return the mean over the sets of the parameters that they vary."""
+        values = {
+            name: [getattr(p, name) for p in self._sets64] for name in self._config.randomised
+        }
+        return {name: float(self._evidence.weights @ value) for name, value in values.items()}
+
     def _stopped(self) -> np.ndarray:
         return np.tile(self._safe, (self._config.horizon, 1))
 
@@ -454,7 +477,9 @@ class Mppi:
         # then only coming nearer still is a crash. The tolerance is a fraction of a cell. Not so
         # where the obstacle is deep inside the robot, or in its centre's own cell: no way is known
         # to lead out, and from there a step may pass through. Nothing is allowed then: it stops.
-        here = float(self._field.at(position)[0])
+        field = self._field
+        (x, y), origin = position.tolist(), field.origin.tolist()
+        here = float(interpolate(field.distances, *origin, 1.0 / field.resolution, x, y, FAR))
         deep = here < max(0.5 * self._clearance_limit, self._field.resolution)
         return self._clearance_limit if deep else min(self._clearance_limit, here - 0.02)
 
@@ -468,24 +493,26 @@ class Mppi:
 
     def _choose(
         self, problem: Problem, found: Findings, past: np.ndarray | None, elapsed: float
-    ) -> np.ndarray | None:
-        """Return the new plan (T, U): the mean, or the best sample, smoothed and within limits.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return the new plan (T, U), its states and its cost's terms.
 
-        Between two good ways around an obstacle their mean runs into it; then the best sample is
-        the plan. Smoothing is left out where it leads into an obstacle. Samples know no limits of
-        rate: None if these leave no plan that is free.
+        It is the mean, or the best sample, smoothed and within limits. Between two good ways around
+        an obstacle their mean runs into it; then the best sample is the plan. Smoothing is left out
+        where it leads into an obstacle. Samples know no limits of rate: None if these leave no plan
+        that is free.
         """
         histories = (None,) if past is None else (past, None)
-        bests = [self._finish(found.best, history, elapsed) for history in histories]
-        mean = self._finish(found.mean, past, elapsed)
-        mean_cost, *best_costs = self._costs(problem, [mean, *bests])
-        best_cost, best = next(
-            ((cost, best) for cost, best in zip(best_costs, bests, strict=True) if cost < np.inf),
-            (np.inf, None),
-        )
-        if min(mean_cost, best_cost) == np.inf:
+        plans = [self._finish(found.mean, past, elapsed)]
+        plans += [self._finish(found.best, history, elapsed) for history in histories]
+        candidates = _of_plans(problem, plans)
+        mean_cost, *best_costs = costs = self._costs(candidates)
+        free = [k for k, cost in enumerate(best_costs, start=1) if cost < np.inf]
+        chosen = 0
+        if free and costs[free[0]] < mean_cost:
+            chosen = free[0]
+        if costs[chosen] == np.inf:
             return None
-        return mean if mean_cost <= best_cost else best
+        return plans[chosen], *self._cpu.follow(candidates, chosen)
 
     def _finish(self, controls: np.ndarray, past: np.ndarray | None, elapsed: float) -> np.ndarray:
         """Return controls (T, U) smoothed, unless ``past`` is None, and held to the limits."""
@@ -494,10 +521,11 @@ class Mppi:
         dt = self._config.dt
         return limit_plan(controls, self._command, *self.limits, self._rates, elapsed, dt)
 
-    def _costs(self, problem: Problem, plans: list[np.ndarray]) -> list[float]:
-        """Return the costs of ``plans``, each (T, U); infinite if not finite or if they crash."""
-        costs, crashed = np.empty(len(plans), np.float32), np.empty(len(plans), bool)
-        self._cpu.run(_of_plans(problem, plans), costs, crashed)
+    def _costs(self, problem: Problem) -> list[float]:
+        """Return the costs of a problem's samples; infinite if not finite or if they crash."""
+        count = problem.noise.shape[2]
+        costs, crashed = np.empty(count, np.float32), np.empty(count, bool)
+        self._cpu.run(problem, costs, crashed)
         costs[crashed | ~np.isfinite(costs)] = np.inf
         return costs.tolist()
 
@@ -535,7 +563,13 @@ class Mppi:
         """Return rollouts with every set of parameters, if there are several."""
         if len(self._sets) == 1:
             return rollouts
-        return RandomisedRollouts(rollouts, self._sets, self._config.risk, self._config.risk_share)
+        return RandomisedRollouts(
+            rollouts,
+            self._sets,
+            self._config.risk,
+            self._config.risk_share,
+            lambda: self._evidence.weights,
+        )
 
     def _choose_search(self, tried: np.ndarray):
         """Return what searches, the name of where it does and why there."""

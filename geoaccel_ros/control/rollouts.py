@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
+from geoaccel_ros.control import vector_math
 from geoaccel_ros.control.compiling import device_function, tuple_sum
 from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
 from geoaccel_ros.control.lanes import LANES, lane_kernel
@@ -20,6 +21,7 @@ CRASH_COST = 1e3
 _FAR = np.float32(FAR)
 _NO_DETOUR = np.float32(0.0)
 _interpolate = device_function(interpolate)
+_MATH = vector_math.trigonometry_as_math()
 
 
 @dataclass(frozen=True)
@@ -155,38 +157,43 @@ def compile_recorded(system: System) -> tuple[Callable, Callable]:
 
     Their ``noise`` is a pair: the noise, and the states (K, T, X) at the end of each step.
     """
-    return _compile(system, _recorded_step)
+    return _compile(system, _recorded)
 
 
-def _model_step(system: System) -> Callable:
-    """Return a device function: the controls of sample k at step t and the state they lead to."""
-    step = device_function(system.step)
+def _modelled(system: System) -> tuple[Callable, Callable]:
+    """Return device functions: controls of sample k at step t, and the state that they lead to."""
     clamped_controls = _clamped_controls(len(system.control))
+    step = device_function(system.step, _MATH)
 
-    def advance(x, plan, noise, setup, t, k):
-        u = clamped_controls(plan, noise, setup[3], setup[4], t, k)
-        return u, step(x, u, setup[5], setup[9])
+    def controls(plan, noise, setup, t, k):
+        return clamped_controls(plan, noise, setup[3], setup[4], t, k)
 
-    return numba.njit(inline="always")(advance)
+    def advance(x, u, noise, setup, t, k):
+        return step(x, u, setup[5], setup[9])
+
+    return numba.njit(inline="always")(controls), numba.njit(inline="always")(advance)
 
 
-def _recorded_step(system: System) -> Callable:
-    """Return a device function: the same controls, and the state that was recorded."""
+def _recorded(system: System) -> tuple[Callable, Callable]:
+    """Return device functions: the same controls, and the state that was recorded."""
     clamped_controls = _clamped_controls(len(system.control))
     recorded_state = _recorded_state(len(system.state))
 
-    def advance(x, plan, noise, setup, t, k):
-        u = clamped_controls(plan, noise[0], setup[3], setup[4], t, k)
-        return u, recorded_state(noise[1], t, k)
+    def controls(plan, noise, setup, t, k):
+        return clamped_controls(plan, noise[0], setup[3], setup[4], t, k)
 
-    return numba.njit(inline="always")(advance)
+    def advance(x, u, noise, setup, t, k):
+        return recorded_state(noise[1], t, k)
+
+    return numba.njit(inline="always")(controls), numba.njit(inline="always")(advance)
 
 
 @functools.cache
-def _device_functions(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
+def _device_functions(system: System, motion: Callable = _modelled) -> tuple[Callable, Callable]:
     make_rollout = _planar_rollout if system.is_planar else _free_rollout
-    advance = step(system)
-    return numba.njit(inline="always")(make_rollout(system, advance)), _trace(system, advance)
+    controls, advance = motion(system)
+    rollout = numba.njit(inline="always")(make_rollout(system, controls, advance))
+    return rollout, _trace(system, controls, advance)
 
 
 @numba.njit(inline="always")
@@ -194,10 +201,10 @@ def _value_at(grid, frame, x, outside):
     return _interpolate(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
 
 
-def _planar_rollout(system: System, advance: Callable) -> Callable:
+def _planar_rollout(system: System, controls: Callable, advance: Callable) -> Callable:
     """Return the rollout of a robot on a plane, which obstacles end and a detour lengthens."""
-    running = device_function(system.running)
-    terminal = device_function(system.terminal)
+    running = device_function(system.running, _MATH)
+    terminal = device_function(system.terminal, _MATH)
     running_sum = tuple_sum(len(system.running_terms))
     terminal_sum = tuple_sum(len(system.terminal_terms))
     crash_cost = np.float32(CRASH_COST)
@@ -211,23 +218,26 @@ def _planar_rollout(system: System, advance: Callable) -> Callable:
         steps = plan.shape[0]
         near = _FAR
         further = _NO_DETOUR
+        u = controls(plan, noise, setup, 0, k)
         for t in range(steps):
-            u, x = advance(x, plan, noise, setup, t, k)
+            # Those of the next step are on their way while a GPU computes this one.
+            u_after = controls(plan, noise, setup, min(t + 1, steps - 1), k)
+            x = advance(x, u, noise, setup, t, k)
             near = _value_at(field, field_frame, x, _FAR)
+            further = _value_at(detour, detour_frame, x, _NO_DETOUR)
             if near < clearance_limit:
                 return cost + crash_cost * dt * np.float32(steps - t), True
-            further = _value_at(detour, detour_frame, x, _NO_DETOUR)
             cost += dt * running_sum(running(x, u, u_before, goal, near, further, p))
-            u_before = u
+            u_before, u = u, u_after
         return cost + terminal_sum(terminal(x, goal, near, further, p)), False
 
     return rollout
 
 
-def _free_rollout(system: System, advance: Callable) -> Callable:
+def _free_rollout(system: System, controls: Callable, advance: Callable) -> Callable:
     """Return the rollout of a system that knows no obstacles; the grids are not looked at."""
-    running = device_function(system.running)
-    terminal = device_function(system.terminal)
+    running = device_function(system.running, _MATH)
+    terminal = device_function(system.terminal, _MATH)
     running_sum = tuple_sum(len(system.running_terms))
     terminal_sum = tuple_sum(len(system.terminal_terms))
 
@@ -235,16 +245,19 @@ def _free_rollout(system: System, advance: Callable) -> Callable:
         x, u_before, goal, _, _, p = setup[:6]
         dt = setup[9]
         cost = np.float32(0.0)
-        for t in range(plan.shape[0]):
-            u, x = advance(x, plan, noise, setup, t, k)
+        steps = plan.shape[0]
+        u = controls(plan, noise, setup, 0, k)
+        for t in range(steps):
+            u_after = controls(plan, noise, setup, min(t + 1, steps - 1), k)
+            x = advance(x, u, noise, setup, t, k)
             cost += dt * running_sum(running(x, u, u_before, goal, p))
-            u_before = u
+            u_before, u = u, u_after
         return cost + terminal_sum(terminal(x, goal, p)), False
 
     return rollout
 
 
-def _trace(system: System, advance: Callable) -> Callable:
+def _trace(system: System, controls: Callable, advance: Callable) -> Callable:
     """Return the function that writes the states and the terms of a rollout that may not crash."""
     running, terminal = _free_costs(system) if not system.is_planar else _planar_costs(system)
     first = len(system.running_terms)
@@ -258,7 +271,8 @@ def _trace(system: System, advance: Callable) -> Callable:
             for i in range(states.shape[1]):
                 states[t, i] = x[i]
             if t < plan.shape[0]:
-                u, x = advance(x, plan, noise, setup, t, k)
+                u = controls(plan, noise, setup, t, k)
+                x = advance(x, u, noise, setup, t, k)
                 add_running(running(x, u, u_before, field, detour, setup), dt, terms)
                 u_before = u
         add_terminal(terminal(x, field, detour, setup), one, terms)
@@ -268,8 +282,8 @@ def _trace(system: System, advance: Callable) -> Callable:
 
 def _planar_costs(system: System) -> tuple[Callable, Callable]:
     """Return running and terminal costs that look the place up in the grids."""
-    running_at = device_function(system.running)
-    terminal_at = device_function(system.terminal)
+    running_at = device_function(system.running, _MATH)
+    terminal_at = device_function(system.terminal, _MATH)
 
     def running(x, u, u_before, field, detour, setup):
         near = _value_at(field, setup[6], x, _FAR)
@@ -286,8 +300,8 @@ def _planar_costs(system: System) -> tuple[Callable, Callable]:
 
 def _free_costs(system: System) -> tuple[Callable, Callable]:
     """Return running and terminal costs with the same arguments, which look at no grid."""
-    running_at = device_function(system.running)
-    terminal_at = device_function(system.terminal)
+    running_at = device_function(system.running, _MATH)
+    terminal_at = device_function(system.terminal, _MATH)
 
     def running(x, u, u_before, field, detour, setup):
         return running_at(x, u, u_before, setup[2], setup[5])
@@ -377,8 +391,8 @@ def _compile_lanes(system: System) -> Callable:
 
 
 @functools.cache
-def _compile(system: System, step: Callable = _model_step) -> tuple[Callable, Callable]:
-    rollout, trace = _device_functions(system, step)
+def _compile(system: System, motion: Callable = _modelled) -> tuple[Callable, Callable]:
+    rollout, trace = _device_functions(system, motion)
 
     def one_by_one(first, last, plan, noise, field, detour, setup, costs, crashed):
         for k in range(first, last):

@@ -68,6 +68,7 @@ class CudaSearch:
         self._noise = cuda.device_array((horizon, controls, samples), np.float32)
         self._costs = cuda.device_array((len(parameters), samples), np.float32)
         self._crashed = cuda.device_array((len(parameters), samples), np.bool_)
+        self._excess = cuda.device_array(samples, np.float32)
         self._weights = cuda.device_array(samples, np.float64)
         self._best = cuda.to_device(np.zeros(1, np.int32))
         self._updates = cuda.to_device(np.zeros(1, np.uint32))
@@ -163,6 +164,23 @@ class CudaSearch:
                 "driver and numba-cuda, or set backend: cpu"
             )
 
+    def kernels(self) -> dict[str, tuple]:
+        """Return the kernels of a search by name, each with the threads of its blocks."""
+        weigh = kernels.weigh_elites if self._config.weighting == "cem" else kernels.weigh
+        shared = {
+            "draw": (kernels.draw, _THREADS),
+            "mix": (kernels.mix, _THREADS),
+            "combine": (kernels.combine, _THREADS),
+            "weigh": (weigh, kernels.WEIGHING_THREADS),
+            "average": (kernels.average, kernels.AVERAGING_THREADS),
+        }
+        if len(self._parameters) == 1:
+            del shared["combine"]
+        compiled = {
+            name: (_kernel(function), threads) for name, (function, threads) in shared.items()
+        }
+        return {"roll_out": (self._roll_out, _ROLLOUT_THREADS)} | compiled
+
     def _launch(self, problem: Problem) -> None:
         """Bring the grids, run the graph and wait for it."""
         field = self._field.of(problem.field, self._on_stream)
@@ -199,7 +217,8 @@ class CudaSearch:
         _kernel(kernels.draw)[-(-quarter // _THREADS), _THREADS, on](
             self._updates, np.uint64(self._config.seed), self._drawn
         )
-        _kernel(kernels.mix)[(-(-samples // _THREADS), horizon * controls), _THREADS, on](
+        rows = -(-samples // _THREADS), controls, -(-horizon // kernels.MIXED_STEPS)
+        _kernel(kernels.mix)[rows, _THREADS, on](
             self._normals,
             self._basis,
             self._begins,
@@ -251,6 +270,7 @@ class CudaSearch:
                 config.temperature,
                 config.temperature_min,
                 config.temperature_max or math.inf,
+                self._excess,
                 *results,
             )
 

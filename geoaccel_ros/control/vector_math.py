@@ -17,6 +17,9 @@ _TWO = np.float32(2.0)
 _THREE = np.float32(3.0)
 _FOUR = np.float32(4.0)
 _QUARTER = np.float32(0.25)
+_THREE_EIGHTHS = np.float32(0.375)
+# Numbers from here to 2^24 have no fraction.
+_NO_FRACTION = np.float32(1.5 * 2.0**23)
 
 # Half a turn's half in three parts, the first two of so few bits that multiples of them are exact
 # (Cody and Waite 1980).
@@ -73,13 +76,23 @@ def cosine_near_zero(x):
 @numba.njit(inline="always")
 def _reduced(x):
     """Return the quadrant (0 to 3, around multiples of pi / 2) and the angle from its middle."""
-    quadrants = np.floor(x * _PER_QUADRANT + _HALF)
+    quadrants = _nearest(x * _PER_QUADRANT)
     angle = x - quadrants * _QUADRANT_HIGH
     angle = angle - quadrants * _QUADRANT_MIDDLE
     angle = angle - quadrants * _QUADRANT_LOW
     # Of a number so large that its neighbours are turns apart any angle is as good; not NaN's.
     angle = angle if abs(angle) < _ONE else angle - angle
-    return quadrants - _FOUR * np.floor(quadrants * _QUARTER), angle
+    return quadrants - _FOUR * _nearest(quadrants * _QUARTER - _THREE_EIGHTHS), angle
+
+
+@numba.njit(inline="always")
+def _nearest(x):
+    """Return the integer nearest to ``x``, if it is below 2^22.
+
+    In two additions, which only a compiler that may not re-order them leaves as they are: NumPy's
+    functions for this do not exist on CUDA.
+    """
+    return (x + _NO_FRACTION) - _NO_FRACTION
 
 
 @numba.njit(inline="always")
@@ -136,6 +149,17 @@ def log(x):
 
 def as_math() -> ModuleType:
     """Return a module like :mod:`math` in which these functions take the place of its own."""
+    module = trigonometry_as_math()
+    vars(module).update(exp=exp, log=log)
+    return module
+
+
+def trigonometry_as_math() -> ModuleType:
+    """Return a module like :mod:`math` in which sine and cosine have no branch.
+
+    For CUDA, where a branch in one of them keeps all that does not depend on it waiting; its
+    exponential and logarithm have none.
+    """
     module = ModuleType("vector_math")
-    vars(module).update(vars(math), sin=sin, cos=cos, exp=exp, log=log)
+    vars(module).update(vars(math), sin=sin, cos=cos)
     return module

@@ -44,7 +44,7 @@ def test_without_a_plan_there_are_no_terms():
 
 def test_every_stage_is_timed():
     update = Mppi(CONFIG).update(STATE, GOAL, 0.0)
-    stages = ["prepare", "sample", "rollouts", "weights", "mean", "choose", "predict"]
+    stages = ["prepare", "sample", "rollouts", "weights", "mean", "choose"]
     assert list(update.milliseconds) == stages
     assert all(value > 0.0 for value in update.milliseconds.values())
 
@@ -56,7 +56,8 @@ def test_costs_of_all_sets_become_one(name, measure):
     planar = name == "diff_drive"
     posed = problem(seed=5, yaw=0.3) if planar else free_problem(name, seed=1)
     names = ("v_lag", "w_lag") if planar else ("pole_mass", "length")
-    sets = parameter_sets(system, system.parameters(), names, (0.5, 0.3), 4, seed=1)
+    chosen = parameter_sets(system, system.parameters(), names, (0.5, 0.3), 4, seed=1)
+    sets = [system.pack(values) for values in chosen]
     rollouts, samples = CpuRollouts(system, 1), posed.noise.shape[2]
     costs, crashed = np.empty((4, samples), np.float32), np.empty((4, samples), bool)
     for i, p in enumerate(sets):
@@ -67,6 +68,12 @@ def test_costs_of_all_sets_become_one(name, measure):
     randomised = RandomisedRollouts(rollouts, sets, measure, 0.5)
     randomised.run(posed, found, met)
     expected, expected_met = risk(costs, crashed, measure, 0.5)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(met, expected_met)
+    # Those of no weight are not looked at.
+    weights = np.array([1.0, 0.0, 1e-4, 2.0])
+    RandomisedRollouts(rollouts, sets, measure, 0.5, lambda: weights).run(posed, found, met)
+    expected, expected_met = risk(costs[[0, 3]], crashed[[0, 3]], measure, 0.5, weights[[0, 3]])
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(met, expected_met)
     # What is drawn and told is with the model's own parameters.

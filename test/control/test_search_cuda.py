@@ -27,7 +27,10 @@ _SIGNATURES = {
         *(_f[:, ::1], _f[:, ::1], _f[:, ::1], _f[:, :, ::1]),
     ),
     kernels.combine: (_f[:, ::1], _b[:, ::1], _i, _d),
-    kernels.weigh: (_f[::1], _b[::1], _d, _d, _d, _d, _d[::1], _i[::1], _d[::1], _u[::1]),
+    kernels.weigh: (
+        *(_f[::1], _b[::1], _d, _d, _d, _d),
+        *(_f[::1], _d[::1], _i[::1], _d[::1], _u[::1]),
+    ),
     kernels.weigh_elites: (_f[::1], _b[::1], _d, _d[::1], _i[::1], _d[::1], _u[::1]),
     kernels.average: (
         *(_f[:, ::1], _f[:, :, ::1], types.UniTuple(_f, 2), types.UniTuple(_f, 2)),
@@ -156,7 +159,7 @@ def test_noise_is_what_the_sampler_would_draw(values):
     np.testing.assert_allclose(deviation, sigma, rtol=0.05 if not config.antithetic else 0.12)
     np.testing.assert_array_less(np.abs(drawn.mean(axis=2)), 0.1 * sigma + 1e-9)
     correlation = np.corrcoef(drawn[:, 1])
-    cpu = CpuSearch(config, CpuRollouts(SYSTEM, 1), TRIED)._sample(posed.plan)[:, 1, first:]
+    cpu = CpuSearch(config, CpuRollouts(SYSTEM, 1), TRIED)._sample(posed.plan, None)[:, 1, first:]
     np.testing.assert_allclose(
         correlation, np.corrcoef(cpu), atol=0.2 if config.antithetic else 0.1
     )

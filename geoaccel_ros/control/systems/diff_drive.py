@@ -161,4 +161,4 @@ def _approach(difference, lag, acceleration, dt):
 
 def _closeness(clearance, p):
     """Return 0 beyond the inflated radius, 1 at the radius."""
-    return min(max(1.0 - (clearance - p.robot_radius) / p.inflation, 0.0), 1.0)
+    return min(max(1.0 - (clearance - p.robot_radius) * (1.0 / p.inflation), 0.0), 1.0)

@@ -141,7 +141,7 @@ def step(x, u, p, dt):
 
     before_x, before_y, before_z = _thrust_direction(x[3], x[4], x[5], x[6])
     after_x, after_y, after_z = _thrust_direction(qw, qx, qy, qz)
-    gain = 0.5 * dt * u[0] / p.mass
+    gain = 0.5 * dt * u[0] * (1.0 / p.mass)
     vx = x[7] + gain * (before_x + after_x)
     vy = x[8] + gain * (before_y + after_y)
     vz = x[9] + gain * (before_z + after_z) - GRAVITY * dt
@@ -200,10 +200,11 @@ def _thrust_direction(qw, qx, qy, qz):
 
 
 def _angular_acceleration(wx, wy, wz, u, p):
+    # Reciprocals of parameters: the compiler takes them out of a rollout, divisions it may not.
     return (
-        (u[1] - (p.inertia_z - p.inertia_y) * wy * wz) / p.inertia_x,
-        (u[2] - (p.inertia_x - p.inertia_z) * wz * wx) / p.inertia_y,
-        (u[3] - (p.inertia_y - p.inertia_x) * wx * wy) / p.inertia_z,
+        (u[1] - (p.inertia_z - p.inertia_y) * wy * wz) * (1.0 / p.inertia_x),
+        (u[2] - (p.inertia_x - p.inertia_z) * wz * wx) * (1.0 / p.inertia_y),
+        (u[3] - (p.inertia_y - p.inertia_x) * wx * wy) * (1.0 / p.inertia_z),
     )
 
 
