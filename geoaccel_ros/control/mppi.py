@@ -584,6 +584,10 @@ class Mppi:
             return CpuSearch(self._config, self._cpu, tried), name, reason
         from geoaccel_ros.control.search_cuda import CudaSearch
 
+        if self._config.evidence_memory:
+            raise ConfigurationError(
+                "parameter 'evidence_memory' is for the CPU: must be 0, or set backend: cpu"
+            )
         if len(self._sets) > 1 or self._config.sigma_adaptation:
             raise ConfigurationError(
                 "parameters 'parameter_sets' and 'sigma_adaptation' are for the CPU: set backend: "

@@ -96,6 +96,13 @@ class MppiConfig(Configuration):
     risk_share: float = parameter(
         0.25, "Share of the sets that are the worst, for cvar.", minimum=0.01, maximum=1.0
     )
+    evidence_memory: float = parameter(
+        0.0,
+        "Sets count by how well they predicted what was measured for about so long; 0: equally.",
+        unit="s",
+        minimum=0.0,
+        maximum=100.0,
+    )
     plan_hold: float = parameter(
         0.2,
         "Where no rollout has a finite cost, the last plan is followed for so long; then the safe "
@@ -184,6 +191,11 @@ class MppiConfig(Configuration):
             raise ConfigurationError(
                 f"parameter 'randomised_by' has {len(self.randomised_by)} values, must have one "
                 f"for each of the {len(names)} names in randomised, each named once"
+            )
+        if self.evidence_memory and self.parameter_sets == 1:
+            raise ConfigurationError(
+                f"parameter 'evidence_memory' is {self.evidence_memory:g} and parameter_sets 1: "
+                "must be 0, or there must be sets to choose from"
             )
         if (self.parameter_sets > 1) != bool(names):
             raise ConfigurationError(

@@ -6,13 +6,16 @@ path integral control".
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from geoaccel_ros.config import Configuration, ConfigurationError, unknown_name_message
 from geoaccel_ros.control.rollouts import Problem
 from geoaccel_ros.control.systems import System
+
+# Sets whose weight is less than this share of the largest one hardly change a cost.
+_NEGLIGIBLE = 1e-3
 
 
 class RandomisedRollouts:
@@ -23,24 +26,41 @@ class RandomisedRollouts:
     rollouts
         What :class:`~geoaccel_ros.control.rollouts.CpuRollouts` is.
     sets : list of tuple
-        By :func:`parameter_sets`.
+        By :func:`parameter_sets`, packed as float32.
     measure, share
         Of :func:`risk`.
+    weigh : callable, optional
+        Returns the weights (M,) that the sets have now; without, they are equal.
     """
 
-    def __init__(self, rollouts, sets: list[tuple], measure: str, share: float):
+    def __init__(
+        self,
+        rollouts,
+        sets: list[tuple],
+        measure: str,
+        share: float,
+        weigh: Callable[[], np.ndarray] | None = None,
+    ):
         self._rollouts = rollouts
         self._sets = sets
         self._measure = measure
         self._share = share
+        self._weigh = weigh or (lambda: np.ones(len(sets)))
 
     def run(self, problem: Problem, costs: np.ndarray, crashed: np.ndarray) -> None:
-        """Write the costs (K,) float32 and whether each sample crashed (K,) bool, with any set."""
-        all_costs = np.empty((len(self._sets), len(costs)), np.float32)
+        """Write the costs (K,) float32 and whether each sample crashed (K,) bool, with any set.
+
+        Sets of negligible weight are not rolled out.
+        """
+        weights = self._weigh()
+        likely = np.flatnonzero(weights > _NEGLIGIBLE * weights.max())
+        all_costs = np.empty((len(likely), len(costs)), np.float32)
         all_crashed = np.empty(all_costs.shape, bool)
-        for p, *found in zip(self._sets, all_costs, all_crashed, strict=True):
-            self._rollouts.run(dataclasses.replace(problem, p=p), *found)
-        costs[:], crashed[:] = risk(all_costs, all_crashed, self._measure, self._share)
+        for m, *found in zip(likely, all_costs, all_crashed, strict=True):
+            self._rollouts.run(dataclasses.replace(problem, p=self._sets[m]), *found)
+        costs[:], crashed[:] = risk(
+            all_costs, all_crashed, self._measure, self._share, weights[likely]
+        )
 
     def states(self, problem: Problem, sample: int) -> np.ndarray:
         """Return the states (T+1, X) float32 that one sample passes through with the problem's."""
@@ -58,8 +78,8 @@ def parameter_sets(
     spreads: Sequence[float],
     count: int,
     seed: int,
-) -> list[tuple]:
-    """Return ``count`` sets of parameters, packed; the first one is ``parameters`` as they are.
+) -> list[Configuration]:
+    """Return ``count`` sets of parameters; the first one is ``parameters`` as they are.
 
     The others are a Latin hypercube (McKay et al. 1979): of the values between (1 - spread) and
     (1 + spread) times its own, divided into as many intervals as there are sets, a parameter takes
@@ -104,11 +124,15 @@ def parameter_sets(
                 for name, factor in zip(names, factors, strict=True)
             }
             sets.append(dataclasses.replace(parameters, **values))
-    return [system.pack(chosen) for chosen in sets]
+    return sets
 
 
 def risk(
-    costs: np.ndarray, crashed: np.ndarray, measure: str, share: float
+    costs: np.ndarray,
+    crashed: np.ndarray,
+    measure: str,
+    share: float,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return one cost for each sample, and whether it crashed: with any set.
 
@@ -123,17 +147,21 @@ def risk(
         at risk; Rockafellar and Uryasev 2002: where the share ends within a set, that set counts
         for its part).
     share : float
-        0 to 1; at least one set.
+        0 to 1; less than the worst set's weight is that set.
+    weights : np.ndarray, optional
+        (M,) of the sets; equal if not given. The worst is the worst whatever its weight.
     """
-    sets = len(costs)
+    weights = np.ones(len(costs)) if weights is None else weights
+    weights = (weights / weights.sum()).astype(np.float32)
     finite = np.isfinite(costs).all(axis=0)
     costs = np.where(finite, costs, np.float32(np.nan))
     if measure == "worst":
         combined = costs.max(axis=0)
     elif measure == "mean":
-        combined = costs.mean(axis=0)
+        combined = weights @ costs
     else:
-        tail = max(share * sets, 1.0)
-        counts = np.clip(tail - np.arange(sets), 0.0, 1.0).astype(np.float32) / np.float32(tail)
-        combined = counts @ -np.sort(-costs, axis=0)
+        order = np.argsort(-costs, axis=0)
+        falling = weights[order]
+        counted = np.clip(share - (np.cumsum(falling, axis=0) - falling), 0.0, falling) / share
+        combined = (counted.astype(np.float32) * np.take_along_axis(costs, order, 0)).sum(axis=0)
     return combined, crashed.any(axis=0)

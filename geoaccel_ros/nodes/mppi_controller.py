@@ -384,6 +384,7 @@ def _condition(update: MppiUpdate) -> Status:
         "not finite [%]": f"{100 * update.not_finite_fraction:.1f}",
         "plan age [ms]": f"{1e3 * update.plan_age:.0f}",
         **{f"cost {term}": f"{cost:.4g}" for term, cost in update.terms.items()},
+        **{f"{name}, believed": f"{value:.4g}" for name, value in update.parameters.items()},
         **{f"{stage} [ms]": f"{took:.3f}" for stage, took in update.milliseconds.items()},
     }
     if update.ok:
