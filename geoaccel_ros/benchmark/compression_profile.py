@@ -143,8 +143,8 @@ class ProfiledModes:
         self.device, self._step = device, step
         sums, entropy = PrefixSums(device), EntropyCoder(device)
         fields = FieldCoder(device, entropy)
-        self._aside = ThreadPoolExecutor(1)
-        self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
+        self._aside = ThreadPoolExecutor(2)
+        self._octree = OctreeMode(device, sums, entropy, fields, self._stage, self._aside)
         self._scan = ScanMode(device, sums, entropy, fields, self._stage)
         self._stages_ms: dict[str, float] = {}
 

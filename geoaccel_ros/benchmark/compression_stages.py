@@ -53,11 +53,10 @@ _PUBLISHED_KERNEL = {
     "count_runs": STATISTICS, "count_in_groups": STATISTICS, "sum_histograms": STATISTICS,
     "encode_chunks": STATISTICS, "gather_words": BITSTREAM,
 }  # fmt: skip
-# Of the octree: what builds a level, and what codes one; the first of each level, and the last of
-# all of them.
+# Of the octree: what builds a level, and what codes one; the first of each level.
 _BUILDING = ("count_parents", "scan_counts", "scatter_parents")
-_FIRST_OF_LEVEL, _LAST = "describe_nodes", "end_levels"
-_CODING = (_FIRST_OF_LEVEL, "code_nodes", "sum_blocks", "scan_blocks", "descend", _LAST)
+_FIRST_OF_LEVEL = "describe_nodes"
+_CODING = (_FIRST_OF_LEVEL, "code_nodes", "sum_blocks", "scan_blocks", "descend", "end_levels")
 
 
 def stages(device: str, threads: int, repetitions: int, points: int = POINTS) -> list[Table]:
@@ -343,7 +342,9 @@ def _level_ms(profile: Profile, depth: int) -> np.ndarray:
             built -= launch.kernel == _BUILDING[0]
             result[built] += launch.milliseconds
         elif launch.kernel in _CODING and not ended:
-            ended = launch.kernel == _LAST
             coded += launch.kernel == _FIRST_OF_LEVEL
             result[coded] += launch.milliseconds
+        else:
+            # After them come sums of others.
+            ended = coded >= 0
     return result

@@ -366,22 +366,26 @@ def _bend(
     Each factor is multiplied by values at knots, (factors, KNOTS). Where no points are, the
     stiffness of each keeps them at 0.
     """
-    columns = []
-    for i, factor in enumerate(factors):
-        columns.append((knot + i * KNOTS, (1 - part) * factor))
-        columns.append((knot + i * KNOTS + 1, part * factor))
+    # The parts of each factor that go to the knot before and to that behind.
+    columns = [each for factor in factors for each in ((1 - part) * factor, part * factor)]
     size = len(factors) * KNOTS
     normal, right = np.zeros((size, size)), np.zeros(size)
-    for i, (first, value) in enumerate(columns):
+    # Where the values at the knots from 0 and from 1 on begin, of each factor.
+    firsts = [i * KNOTS + behind for i in range(len(factors)) for behind in (0, 1)]
+    for i, (first, value) in enumerate(zip(firsts, columns, strict=True)):
         weighted = weights * value
-        right += np.bincount(first, weighted * z, size)
-        for second, other in columns[i:]:
-            products = np.bincount(first * size + second, weighted * other, size * size)
-            normal += products.reshape(size, size)
+        right[first : first + KNOTS - 1] += np.bincount(knot, weighted * z, KNOTS - 1)
+        for second, other in zip(firsts[i:], columns[i:], strict=True):
+            products = np.bincount(knot, weighted * other, KNOTS - 1)
+            normal.reshape(-1)[first * size + second :: size + 1][: KNOTS - 1] += products
     # Each column is before those that it was multiplied with: so far it is upper triangular.
     normal += np.triu(normal, 1).T
     solved = _solve(normal + np.diag(np.repeat(stiffness, KNOTS)), right)
-    return solved.reshape(-1, KNOTS), sum(value * solved[index] for index, value in columns)
+    bend = sum(
+        value * solved[first : first + KNOTS - 1][knot]
+        for first, value in zip(firsts, columns, strict=True)
+    )
+    return solved.reshape(-1, KNOTS), bend
 
 
 def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -389,13 +393,14 @@ def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
     LAPACK's last bits differ from machine to machine, and with them the stream would.
     """
-    matrix, solution = matrix.copy(), right.copy()
-    for i in range(len(solution)):
-        factors = matrix[i + 1 :, i] / matrix[i, i]
-        matrix[i + 1 :] -= factors[:, None] * matrix[i]
-        solution[i + 1 :] -= factors * solution[i]
-    for i in reversed(range(len(solution))):
-        rest = (matrix[i, i + 1 :] * solution[i + 1 :]).sum()
+    # The right side is the last column.
+    matrix = np.append(matrix, right[:, None], axis=1)
+    for i in range(len(right) - 1):
+        row = matrix[i, i:]
+        matrix[i + 1 :, i:] -= np.multiply.outer(matrix[i + 1 :, i] / row[0], row)
+    solution = matrix[:, -1].copy()
+    for i in reversed(range(len(right))):
+        rest = (matrix[i, i + 1 : -1] * solution[i + 1 :]).sum()
         solution[i] = (solution[i] - rest) / matrix[i, i]
     return solution
 

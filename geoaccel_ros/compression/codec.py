@@ -310,14 +310,14 @@ class Codec:
             config.device, config.threads, config.max_local_kib, config.max_group_size
         )
         self.device_name = device.name
-        # Where fields become integers while the device is at work.
-        self._aside = ThreadPoolExecutor(1, "fields")
+        # Where fields become integers and beams are fitted while the device is at work.
+        self._aside = ThreadPoolExecutor(2, "aside")
         # A thread for each axis, where there are as many.
         self._threads = Threads(min(config.threads or os.cpu_count() or 1, 3))
         self.stages_ms: dict[str, float] = {}
         sums, entropy = PrefixSums(device), EntropyCoder(device, tables)
         fields = FieldCoder(device, entropy)
-        self._octree = OctreeMode(device, sums, entropy, fields, self._stage)
+        self._octree = OctreeMode(device, sums, entropy, fields, self._stage, self._aside)
         self._scan = ScanMode(device, sums, entropy, fields, self._stage)
         self._warm_up()
 

@@ -255,7 +255,7 @@ class Octree:
             )  # fmt: skip
             return occupancy, first
 
-        self._walk(sizes, depth, origin, beams, code)
+        self._walk(sizes, depth, origin, beams, code, ends=False)
         return events, starts, sizes
 
     def _event_starts(
@@ -403,6 +403,7 @@ class Octree:
         origin: tuple[int, int, int],
         beams: Beams | None,
         code: _CodeLevel,
+        ends: bool = True,
     ) -> tuple[cl.Buffer, cl.Buffer]:
         """Code the first ``levels`` levels from the root on; return what is below the last.
 
@@ -415,6 +416,8 @@ class Octree:
             As of :meth:`encode`.
         code : callable
             Codes a level.
+        ends : bool
+            Whether what is below the last level is wanted.
 
         Returns
         -------
@@ -444,13 +447,16 @@ class Octree:
                 depth - level, *first_cell, *model, descriptions,
             )  # fmt: skip
             occupancy, first = code(level, descriptions, children)
+            if level + 1 == levels and not ends:
+                break
             self._sums.exclusive(children, count)
             shape = occupancy, first, children, below, totals, level
             if level + 1 < levels:
+                # The neighbours of the last nodes are not looked up: these are only counted.
                 device.launch(
                     self._descend, count,
                     places[here], neighbours[here], states[here], count, *shape,
-                    places[there], neighbours[there], states[there],
+                    level + 2 < levels, places[there], neighbours[there], states[there],
                 )  # fmt: skip
             else:
                 device.launch(self._end, count, places[here], count, *shape, places[there])

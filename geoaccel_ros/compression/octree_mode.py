@@ -1,6 +1,7 @@
 """Mode octree: points become cells, sorted along a space-filling curve; their order is not kept."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -38,6 +39,8 @@ class OctreeMode:
     fields : FieldCoder
     stage : callable
         Times a stage, by its name.
+    aside : Executor
+        Where beams are fitted while the device sorts.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class OctreeMode:
         entropy: EntropyCoder,
         fields: FieldCoder,
         stage: Stage,
+        aside: Executor,
     ):
         self._morton = Morton(device)
         self._sort = CellSort(device, sums)
@@ -57,6 +61,7 @@ class OctreeMode:
         )
         self._fields = fields
         self._stage = stage
+        self._aside = aside
 
     def encode(
         self,
@@ -80,6 +85,7 @@ class OctreeMode:
         limit : float, optional
             If coordinates take more bytes, None is returned.
         """
+        fitted = self._aside.submit(fit_beams, cloud.xyz, grid.step, _rings(cloud))
         cells = self.cells(cloud, grid)
         starts = None if is_merged or cells.count == cells.points else cells.starts
         points, finite = cloud.points, cloud.finite
@@ -95,8 +101,7 @@ class OctreeMode:
             dtype=points.dtype,
         )
         with self._stage("beams"):
-            beams = fit_beams(cloud.xyz, grid.step, _rings(cloud))
-            likely = self._likely(beams, cloud, cells, grid)
+            likely = self._likely(fitted.result(), cloud, cells, grid)
         with self._stage("octree"):
             shapes = []
             for beams in likely:

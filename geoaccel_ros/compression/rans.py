@@ -204,12 +204,13 @@ class EntropyCoder:
         device = self._device
         replaced, table = self._choose(self.count(events, int(chunk_starts[-1]), len(prior)), prior)
         starts = device.upload("rans_starts", np.asarray(chunk_starts, np.uint32))
+        # With a place behind the last context, for what is skipped.
+        of_contexts = device.upload("rans_table", np.append(table, table[:1]))
         word_counts = device.buffer("rans_word_counts", 4 * chunks)
         states = device.buffer("rans_states", 4 * chunks)
         device.launch_serial(
             self._encode, chunks,
-            events, starts, chunks, 2 * len(prior), device.upload("rans_table", table),
-            self._symbols, word_counts, states,
+            events, starts, chunks, 2 * len(prior), of_contexts, self._symbols, word_counts, states,
         )  # fmt: skip
         counts = device.download(word_counts, chunks, "u4").astype(np.int64)
         ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)

@@ -112,10 +112,11 @@ kernel void begin_levels(global ulong *places, global uint *states)
     states[0] = 0;
 }
 
-// The children of each of `count` nodes; the level's occupancy begins at first_node.
+// The children of each of `count` nodes, with their neighbours if these are wanted; the level's occupancy begins at
+// first_node.
 kernel void descend(global const ulong *places, global const uint *neighbours, global const uint *states,
                     uint count, global const uchar *occupancy, uint first_node, global const uint *first_child,
-                    uint children, global uint *totals, uint level, global ulong *child_places,
+                    uint children, global uint *totals, uint level, uint with_neighbours, global ulong *child_places,
                     global uint *child_neighbours, global uint *child_states)
 {
     const uint i = get_global_id(0);
@@ -131,15 +132,14 @@ kernel void descend(global const ulong *places, global const uint *neighbours, g
     // The neighbours' children.
     uint near_bytes[6] = {0, 0, 0, 0, 0, 0}, near_first[6] = {0, 0, 0, 0, 0, 0};
     if (sides)
+        // Of sides without one, too: which these are nobody can predict.
 #pragma unroll
-        for (uint side = 0; side < 6; ++side)
-            if (sides >> side & 1) {
-                const uint near = neighbours[6 * i + side];
-                if (near < count) {
-                    near_bytes[side] = occupancy[near];
-                    near_first[side] = first_child[near];
-                }
-            }
+        for (uint side = 0; side < 6; ++side) {
+            const uint near = neighbours[6 * i + side];
+            const uint exists = (sides >> side & 1) & (near < count), at = exists ? near : i;
+            near_bytes[side] = occupancy[at] & (0 - exists);
+            near_first[side] = first_child[at];
+        }
     // Bit d of byte `side`: child d has a neighbour there, a child of the node's neighbour or a sibling.
     const ulong beside =
         (ulong)((near_bytes[0] & 0xaa) >> 1 | (byte & 0x55) << 1 | (near_bytes[1] & 0x55) << 9 | (byte & 0xaa) << 7 |
@@ -152,16 +152,14 @@ kernel void descend(global const ulong *places, global const uint *neighbours, g
         const uint child_sides = (uint)((beside >> child & 0x010101010101UL) * 0x40810204080UL >> 42) & 63;
         child_places[position] = place | (child & 1) | (ulong)(child & 2) << (Y_AT - 1) | (ulong)(child & 4) << (Z_AT - 2);
         child_states[position] = inherited | child_sides << SIDES_AT;
-        if (child_sides)
+        if (with_neighbours && child_sides)
 #pragma unroll
-            for (uint side = 0; side < 6; ++side)
-                if (child_sides >> side & 1) {
-                    const uint axis = side >> 1, before = (1u << (child ^ 1u << axis)) - 1;
-                    const bool is_outside = (child >> axis & 1) == (side & 1);
-                    child_neighbours[6 * position + side] =
-                        (is_outside ? near_first[side] : first) +
-                        popcount((is_outside ? near_bytes[side] : byte) & before);
-                }
+            for (uint side = 0; side < 6; ++side) {
+                const uint axis = side >> 1, before = (1u << (child ^ 1u << axis)) - 1;
+                const bool is_outside = (child >> axis & 1) == (side & 1);
+                child_neighbours[6 * position + side] = (is_outside ? near_first[side] : first) +
+                                                        popcount((is_outside ? near_bytes[side] : byte) & before);
+            }
     }
 }
 

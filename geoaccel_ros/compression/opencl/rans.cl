@@ -78,6 +78,25 @@ void encode_event(const symbol_t *symbol, uint *state, uint *position, global us
 // what is written lies behind what is read.
 #define TOGETHER 8
 
+// The `together` events before `last`, from the last on.
+INLINE void encode_events(global ushort *events, uint last, uint together, uint bins, global const uchar *table,
+                          global const symbol_t *symbols, uint *state, uint *position)
+{
+    uint event[TOGETHER];
+    symbol_t symbol[TOGETHER];
+#pragma unroll
+    for (uint k = 0; k < together; ++k)
+        event[k] = events[last - 1 - k];
+    // What is skipped is looked up behind the last context.
+#pragma unroll
+    for (uint k = 0; k < together; ++k)
+        symbol[k] = symbols[table[min(event[k], bins) >> 1] << 1 | (event[k] & 1)];
+#pragma unroll
+    for (uint k = 0; k < together; ++k)
+        if (event[k] != NO_EVENT)
+            encode_event(&symbol[k], state, position, events);
+}
+
 // A work-item encodes a chunk backwards, as the decoder will want its bits in order. The words take the place of
 // the events that they encode, at the chunk's end: an event makes one word at most.
 kernel void encode_chunks(global ushort *events, global const uint *starts, uint chunks, uint bins,
@@ -88,24 +107,11 @@ kernel void encode_chunks(global ushort *events, global const uint *starts, uint
     if (chunk >= chunks)
         return;
     const uint begin = starts[chunk], end = starts[chunk + 1];
-    uint state = INITIAL_STATE, position = end;
-    for (uint i = end; i > begin;) {
-        // Before a chunk's first event there is none.
-        const uint left = i - begin;
-        uint event[TOGETHER];
-        symbol_t symbol[TOGETHER];
-#pragma unroll
-        for (uint k = 0; k < TOGETHER; ++k)
-            event[k] = k < left ? events[i - 1 - k] : NO_EVENT;
-#pragma unroll
-        for (uint k = 0; k < TOGETHER; ++k)
-            symbol[k] = symbols[event[k] < bins ? table[event[k] >> 1] << 1 | (event[k] & 1) : 0];
-#pragma unroll
-        for (uint k = 0; k < TOGETHER; ++k)
-            if (event[k] < bins)
-                encode_event(&symbol[k], &state, &position, events);
-        i -= min(left, (uint)TOGETHER);
-    }
+    uint state = INITIAL_STATE, position = end, i = end;
+    for (; i - begin >= TOGETHER; i -= TOGETHER)
+        encode_events(events, i, TOGETHER, bins, table, symbols, &state, &position);
+    for (; i > begin; --i)
+        encode_events(events, i, 1, bins, table, symbols, &state, &position);
     // Two more for the state, unless there was no event.
     word_counts[chunk] = state == INITIAL_STATE && position == end ? 0 : end - position + 2;
     states[chunk] = state;
