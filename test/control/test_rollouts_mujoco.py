@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rollout_problems import float32_tuple, free_problem
 
+from geoaccel_ros.control.distance_field import DistanceField, distances_to
 from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.control.rollouts_mujoco import MujocoRollouts
 from geoaccel_ros.control.systems import load_system
@@ -270,3 +271,95 @@ def test_fewer_samples_than_there_is_room_for(balls):
     costs, _ = _run(rollouts, posed)
     first = dataclasses.replace(posed, noise=np.ascontiguousarray(posed.noise[:, :, :1]))
     np.testing.assert_array_equal(_run(rollouts, first)[0], costs[:1])
+
+
+PUCK = '''
+"""A puck on a plane, tied to the frame's origin by springs."""
+
+from dataclasses import dataclass
+
+from geoaccel_ros.config import Configuration, parameter
+
+STATE = ("x", "y", "vx", "vy")
+CONTROL = ("fx", "fy")
+GOAL = ("x", "y")
+RUNNING = ("goal",)
+TERMINAL = ()
+MODEL = "tied.xml"
+
+
+@dataclass(frozen=True)
+class Parameters(Configuration):
+    goal_weight: float = parameter(1.0, "Of being away.")
+
+
+def limits(p):
+    return (-9.0, -9.0), (9.0, 9.0)
+
+
+def clearance_limit(p):
+    return 0.3
+
+
+def running(x, u, u_before, goal, clearance, detour, p):
+    return (p.goal_weight * (abs(x[0] - goal[0]) + abs(x[1] - goal[1]) + detour),)
+
+
+def terminal(x, goal, clearance, detour, p):
+    return ()
+'''
+TIED = """
+<mujoco>
+  <option timestep="0.02"/>
+  <worldbody>
+    <body>
+      <joint name="x" type="slide" axis="1 0 0" stiffness="2"/>
+      <joint name="y" type="slide" axis="0 1 0" stiffness="2"/>
+      <geom size="0.1" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="x"/><motor joint="y"/></actuator>
+</mujoco>
+"""
+
+
+def test_on_a_plane_places_are_absolute_to_mujoco_and_relative_to_costs(tmp_path):
+    (tmp_path / "tied.py").write_text(PUCK, encoding="utf-8")
+    (tmp_path / "tied.xml").write_text(TIED, encoding="utf-8")
+    system = load_system(str(tmp_path / "tied.py"))
+    origin = np.array([3.0, -4.0])
+    # A wall at x = 3.5, 0.2 m beyond the clearance.
+    occupied = np.zeros((80, 80), bool)
+    occupied[:, 45:] = True
+    field = DistanceField(distances_to(occupied, 0.1), origin - (4.0, 4.0), 0.1, 0.0)
+    rng = np.random.default_rng(0)
+    posed = _problem(
+        system,
+        start=float32_tuple(np.zeros(4)),
+        control_before=float32_tuple(np.zeros(2)),
+        goal=float32_tuple((0.3, 0.4)),
+        noise=rng.normal((6.5, -8.0), 3.0, (32, 40, 2)).transpose(1, 2, 0).astype(np.float32),
+        origin=origin,
+        field=field,
+        clearance_limit=np.float32(0.3),
+    )
+    rollouts = _rollouts(system, posed)
+    costs, crashed = _run(rollouts, posed)
+    model = system.mujoco_model(system.parameters())
+    hit = []
+    for sample in range(32):
+        data = mujoco.MjData(model)
+        data.qpos[:] = origin
+        places = [origin]
+        for u in np.clip(posed.noise[:, :, sample], -9.0, 9.0):
+            data.ctrl[:] = u
+            mujoco.mj_step(model, data)
+            places.append(data.qpos.copy())
+        states = rollouts.states(posed, sample)
+        np.testing.assert_allclose(states[:, :2], places - origin, atol=1e-5)
+        hit.append((field.at(np.array(places[1:])) < 0.3).any())
+        if not hit[-1]:
+            off = np.abs(places[1:] - origin - np.array(posed.goal))
+            np.testing.assert_allclose(costs[sample], 0.02 * off.sum(), rtol=1e-5)
+    np.testing.assert_array_equal(crashed, hit)
+    assert 0.1 < crashed.mean() < 0.9
