@@ -22,7 +22,7 @@ BENCHMARKS = {
     "odometry": "drives through a courtyard or recorded, beside KISS-ICP, GenZ-ICP and small_gicp",
     "latency": "the node lidar_odometry over DDS, from a cloud to its odometry",
     "compression": "clouds at given steps, beside Draco, LAZ, cloudini and zstd",
-    "mppi": "one update of the differential drive",
+    "mppi": "updates of three robots, beside pytorch_mppi and NumPy; closed loops",
     "link": "clouds over weak links, compressed and as they are: what arrives, and how old",
 }
 

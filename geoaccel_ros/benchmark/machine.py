@@ -12,7 +12,7 @@ from geoaccel_ros.backend import cuda_device_name, cuda_problem
 # Those whose versions decide a time; the peers that took part come in addition.
 PACKAGES = (
     "geoaccel_ros", "numpy", "scipy", "numba", "numba-cuda", "cupy-cuda13x", "cupy-cuda12x",
-    "pyopencl", "pocl-binary-distribution", "zstandard", "mujoco-core",
+    "pyopencl", "pocl-binary-distribution", "zstandard", "mujoco-core", "torch",
 )  # fmt: skip
 
 

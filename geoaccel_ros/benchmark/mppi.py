@@ -1,80 +1,113 @@
-"""One MPPI update of the differential drive, noise included, for several numbers of samples."""
+"""One whole MPPI update, a state in and a command out, noise included; and closed loops."""
 
 import argparse
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
-from geoaccel_ros.benchmark.options import add_backend
+from geoaccel_ros.benchmark.interleaving import interleave, spread
+from geoaccel_ros.benchmark.mppi_claims import OURS, claims
+from geoaccel_ros.benchmark.mppi_contenders import PEERS
+from geoaccel_ros.benchmark.mppi_kernels import kernel_table
+from geoaccel_ros.benchmark.mppi_loops import LOOPS, drive_loops
+from geoaccel_ros.benchmark.mppi_mujoco import relative_throughput
+from geoaccel_ros.benchmark.mppi_pictures import draw_stages, draw_sweep
+from geoaccel_ros.benchmark.mppi_problems import PROBLEMS, Problem, commands, controller, updates
+from geoaccel_ros.benchmark.mppi_quality import SWEEPS, quality
+from geoaccel_ros.benchmark.mppi_sweep import sizes, stages
+from geoaccel_ros.benchmark.options import add_backend, positive_int
 from geoaccel_ros.benchmark.peers import Peer
-from geoaccel_ros.benchmark.pictures import draw_times
-from geoaccel_ros.benchmark.report import Report
-from geoaccel_ros.control.mppi import Mppi
-from geoaccel_ros.control.mppi_config import MppiConfig
-from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
+from geoaccel_ros.benchmark.report import Report, Table
 
-_UPDATES = 20
+__all__ = ["PEERS", "add_options", "run"]
 
-PEERS = ()
-
-
-def updates(controller: Mppi) -> Callable[[], float]:
-    """Return a run of updates towards a goal behind a wall that gives milliseconds an update."""
-    obstacles = ObstacleMap(ObstacleConfig())
-    y = np.arange(-1.0, 1.0, 0.05)
-    obstacles.add(np.stack([np.full(len(y), 2.0), y], axis=1), 0.0)
-    controller.set_obstacles(obstacles.distance_field(np.zeros(2), 0.0))
-
-    def run() -> float:
-        controller.reset()
-        stopwatch = Stopwatch()
-        for i in range(_UPDATES):
-            with stopwatch:
-                controller.update(np.zeros(5), np.array([5.0, 0.0]), 0.05 * i)
-        return stopwatch.milliseconds / _UPDATES
-
-    return run
+# A time of an update: by problem, contender and where it ran.
+Key = tuple[Problem, str, str]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the numbers of samples, the horizon and our own backends."""
+    """Add what is run beside the updates, and our own backends."""
     parser.add_argument(
-        "--samples", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192], metavar="K",
-        help="rollouts in an update (default: 512 to 8192)",
+        "--sweep", action="store_true", help="times over numbers of samples; stages of an update"
+    )
+    parser.add_argument(
+        "--quality", type=int, default=0, metavar="N",
+        help="cost of the cartpole's swing over samples, horizon, temperature and sigma, with N "
+        "seeds each (default: none)",
     )  # fmt: skip
     parser.add_argument(
-        "--horizon", type=int, default=50, metavar="T",
-        help="steps of a rollout (default: %(default)s)",
+        "--seeds", type=int, metavar="N",
+        help="seeds of each closed loop (default: 20 with --peers, else none)",
     )  # fmt: skip
+    parser.add_argument(
+        "--updates", type=positive_int, default=100, metavar="N",
+        help="updates of each size of the sweep (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kernels", action="store_true", help="registers and memory of the CUDA kernels"
+    )
     add_backend(parser)
 
 
 def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
-    """Update controllers of every number of samples on every backend."""
-    controllers = {}
-    for samples in options.samples:
+    """Update every problem's controllers in turns, and what else was asked for."""
+    contenders = _contenders(options, peers)
+    times = interleave(contenders, options.repetitions)
+    tables, images = [], []
+    seeds = options.seeds if options.seeds is not None else 20 * options.peers
+    if options.peers:
+        throughput = relative_throughput(options.threads, options.repetitions)
+        tables.append(claims(times, throughput, drive_loops(LOOPS, seeds, options.threads)))
+    elif seeds:
+        tables.append(Table("Closed loops", drive_loops(LOOPS, seeds, options.threads)))
+    if options.sweep:
+        swept, sweep_tables = sizes(options.backend, options.threads, options.updates)
+        shares = stages(options.backend, options.threads, options.updates)
+        tables += [*sweep_tables, shares]
+        if options.output is not None:
+            images += [options.output / "mppi_samples.png", options.output / "mppi_stages.png"]
+            draw_sweep(images[0], swept)
+            draw_stages(images[1], shares.rows)
+    if options.quality:
+        tables += [quality(sweep, options.quality, options.threads) for sweep in SWEEPS]
+    if options.kernels:
+        tables.append(kernel_table())
+    rows = _rows(times, options.repetitions)
+    return Report("MPPI: milliseconds of an update", rows, tuple(tables), tuple(images))
+
+
+def _contenders(
+    options: argparse.Namespace, peers: Sequence[Peer]
+) -> dict[Key, Callable[[], float]]:
+    contenders = {}
+    for problem in PROBLEMS:
+        devices = []
         for backend in options.backend:
-            config = MppiConfig(
-                samples=samples, horizon=options.horizon, backend=backend, threads=options.threads
-            )
-            controller = Mppi(config)
-            controllers[samples, f"geoaccel, {controller.backend}"] = controller
-    times = interleave(
-        {key: updates(controller) for key, controller in controllers.items()}, options.repetitions
-    )
-    rows = [
-        {
-            "contender": contender,
-            "samples": samples,
-            "horizon": options.horizon,
-            "ms": spread(times[samples, contender]),
-            "repetitions": options.repetitions,
+            mppi = controller(problem, backend, options.threads)
+            if mppi.backend not in devices:
+                devices.append(mppi.backend)
+                contenders[problem, OURS, mppi.backend] = updates(problem, mppi)
+        if problem.obstacles:
+            continue
+        for peer in peers:
+            for device in devices if peer.module != "numpy" else ["cpu"]:
+                command = peer.contender(problem, device, options.threads)
+                contenders[problem, peer.name, device] = commands(problem, command)
+    return contenders
+
+
+def _rows(times: dict[Key, np.ndarray], repetitions: int) -> list[dict]:
+    rows = []
+    for (problem, contender, device), own in times.items():
+        row = {
+            "contender": f"{contender}, {device}",
+            "system": problem.name,
+            "samples": problem.samples,
+            "horizon": problem.horizon,
+            "ms": spread(own),
         }
-        for samples, contender in controllers
-    ]
-    images = ()
-    if options.output is not None:
-        images = (options.output / "mppi_update.png",)
-        draw_times(images[0], rows, "samples")
-    return Report("MPPI: differential drive, milliseconds an update", rows, images=images)
+        ours = times.get((problem, OURS, device))
+        if ours is not None:
+            row["times_ours"] = spread(own / ours)
+        rows.append(row | {"repetitions": repetitions})
+    return rows

@@ -1,0 +1,143 @@
+"""Times of an update over numbers of samples, and what its stages take of it."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
+from geoaccel_ros.benchmark.mppi_problems import (
+    CARTPOLE,
+    DIFF_DRIVE,
+    QUADROTOR,
+    Problem,
+    controller,
+)
+from geoaccel_ros.benchmark.report import Table
+from geoaccel_ros.control.mppi import Mppi
+
+SAMPLES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+# Of a controller's loop of 50 Hz, ms.
+PERIOD_MS = 20.0
+# Updates that are dropped beside the first round.
+_WARM_UPS = 9
+_PROBLEMS = (CARTPOLE, QUADROTOR, DIFF_DRIVE)
+
+
+def sizes(
+    backends: Sequence[str], threads: int, count: int
+) -> tuple[list[dict], tuple[Table, Table]]:
+    """Return the rows of single updates at each number of samples, and tables of them.
+
+    Every round updates each controller once, the sizes and systems in turns.
+
+    Parameters
+    ----------
+    backends : sequence of str
+    threads : int
+    count : int
+        Updates that count, of each.
+
+    Returns
+    -------
+    rows : list of dict
+        With ``contender``, ``system``, ``samples`` and ``ms``.
+    tables : two of Table
+        The times, and of each system and backend the knee and what fits into 20 ms.
+    """
+    clocks = {}
+    for problem in _PROBLEMS:
+        for samples in SAMPLES:
+            for backend in backends:
+                sized = dataclasses.replace(problem, samples=samples)
+                mppi = controller(sized, backend, threads)
+                clocks[problem.system, f"geoaccel, {mppi.backend}", samples] = _Clock(sized, mppi)
+    for clock in clocks.values():
+        for _ in range(_WARM_UPS):
+            clock()
+    times = interleave(clocks, count)
+    rows = [
+        {"contender": contender, "system": system, "samples": samples, "ms": spread(own)}
+        for (system, contender, samples), own in times.items()
+    ]
+    note = f"Milliseconds of an update, {count} after {_WARM_UPS + 1} that warm up, in turns."
+    beside = [
+        {"system": system, "contender": contender} | {str(row["samples"]): row["ms"] for row in own}
+        for (system, contender), own in _curves(rows).items()
+    ]
+    knees = [
+        {"system": system, "contender": contender}
+        | knee([row["samples"] for row in own], [row["ms"]["median"] for row in own])
+        for (system, contender), own in _curves(rows).items()
+    ]
+    return rows, (
+        Table("Number of samples", beside, note),
+        Table(
+            "Knees",
+            knees,
+            "Medians as a fixed time and one a sample; at the knee the two are equal. "
+            f"What fits into {PERIOD_MS:g} ms by that line, a period of 50 Hz.",
+        ),
+    )
+
+
+def knee(samples: Sequence[int], milliseconds: Sequence[float]) -> dict:
+    """Return the line through the times, fitted to their relative errors, and where it bends.
+
+    Drawn over logarithms, a line ``fixed + each * K`` is level left of ``fixed / each`` and rises
+    in proportion right of it.
+    """
+    times = np.asarray(milliseconds, float)
+    columns = np.stack((np.ones(len(times)), np.asarray(samples, float)), axis=1)
+    (fixed, each), *_ = np.linalg.lstsq(columns / times[:, None], np.ones(len(times)), rcond=None)
+    return {
+        "fixed_ms": float(fixed),
+        "us_per_1000_samples": 1e6 * float(each),
+        "knee_samples": max(0, round(fixed / each)),
+        "samples_in_20_ms": round((PERIOD_MS - fixed) / each),
+    }
+
+
+def stages(backends: Sequence[str], threads: int, count: int) -> Table:
+    """Return the median milliseconds of each stage of an update."""
+    rows = []
+    for problem in _PROBLEMS:
+        for backend in backends:
+            mppi = controller(problem, backend, threads)
+            clock = _Clock(problem, mppi)
+            found = []
+            for _ in range(_WARM_UPS + count):
+                clock()
+                found.append(clock.stages)
+            taken = {name: [update[name] for update in found[_WARM_UPS:]] for name in found[-1]}
+            medians = {name: float(np.median(values)) for name, values in taken.items()}
+            rows.append(
+                {"system": problem.system, "contender": f"geoaccel, {mppi.backend}"} | medians
+            )
+    return Table(
+        "Stages of an update", rows, f"Medians, ms, of {count} updates at K={CARTPOLE.samples}."
+    )
+
+
+class _Clock:
+    """Updates a controller once a call, a step later each time, and returns the milliseconds."""
+
+    def __init__(self, problem: Problem, mppi: Mppi):
+        self._problem, self._mppi = problem, mppi
+        self._state, self._goal = np.array(problem.start), np.array(problem.goal)
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        stopwatch = Stopwatch()
+        with stopwatch:
+            update = self._mppi.update(self._state, self._goal, self._now)
+        self._now += self._problem.dt
+        self.stages = update.milliseconds
+        return stopwatch.milliseconds
+
+
+def _curves(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
+    curves: dict[tuple[str, str], list[dict]] = {}
+    for row in rows:
+        curves.setdefault((row["system"], row["contender"]), []).append(row)
+    return curves
