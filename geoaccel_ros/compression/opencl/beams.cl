@@ -1,5 +1,5 @@
-// The rings of a spinning lidar: what they tell of a node's octants. Integers alone, so that every device codes
-// the same bits. beams.py documents the model and the units.
+// The rings of a spinning lidar: what they tell of a node's octants. Integers alone, or doubles that hold them
+// exactly, so that every device codes the same bits. beams.py documents the model and the units.
 
 #include "builtins.cl"
 

@@ -7,6 +7,7 @@
 //
 // Distances are sums over the axes, in cells; of points as far the later one is nearer. A point's neighbours are
 // of its own chunk. Those that are four times as far away as the nearest, or more, are none.
+#include "builtins.cl"
 #include "window.cl"
 
 // In steps of half an octave of 1 + distance.
@@ -39,17 +40,25 @@ kernel void place_cells(global const int *cells, global const uint *order, uint 
     positions[2 * (ulong)position_stride + window + i] = z - lowest_z;
 }
 
+#ifdef POCL_DEVICE_ADDRESS_BITS
+// vload8 is a call too.
+typedef int8 int8_anywhere __attribute__((aligned(4)));
+#define EIGHT_AT(place) (*(TILE const int8_anywhere *)(place))
+#else
+#define EIGHT_AT(place) vload8(0, place)
+#endif
+
 // The keys, distance << 6 | offset, of the neighbours of eight points, whose first has `before` points before it
 // in its chunk.
 void search(TILE const int *x, TILE const int *y, TILE const int *z, uint before, uint8 *nearest)
 {
-    const int8 own_x = vload8(0, x), own_y = vload8(0, y), own_z = vload8(0, z);
+    const int8 own_x = EIGHT_AT(x), own_y = EIGHT_AT(y), own_z = EIGHT_AT(z);
     const uint8 places = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) + before;
 #pragma unroll
     for (uint k = 0; k < NEIGHBOURS; ++k)
         nearest[k] = (uint8)NO_KEY;
     for (uint offset = 1; offset <= WINDOW; ++offset) {
-        const int8 other_x = vload8(0, x - offset), other_y = vload8(0, y - offset), other_z = vload8(0, z - offset);
+        const int8 other_x = EIGHT_AT(x - offset), other_y = EIGHT_AT(y - offset), other_z = EIGHT_AT(z - offset);
         const int8 dx = own_x - other_x, dy = own_y - other_y, dz = own_z - other_z;
         const int8 distance = (dx ^ dx >> 31) - (dx >> 31) + (dy ^ dy >> 31) - (dy >> 31) + (dz ^ dz >> 31) - (dz >> 31);
         uint8 key = as_uint8(distance << 6 | (int8)(int)offset);
