@@ -14,7 +14,7 @@ from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 from geoaccel_ros.control.systems import System, load_system
 
 # Updates that one time is the mean of.
-_UPDATES = 20
+_UPDATES = 10
 
 
 @dataclass(frozen=True)

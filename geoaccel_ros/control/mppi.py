@@ -31,6 +31,10 @@ from geoaccel_ros.control.smoothing import limit_plan, past_commands, smoothing_
 from geoaccel_ros.control.stopwatch import Stopwatch
 from geoaccel_ros.control.systems import load_system
 
+# The mean is followed as long as it costs no more above the best sample than so many temperatures:
+# a sample of that cost would have the weight exp(-6), a four-hundredth of the best one's.
+_NO_WORSE = 6.0
+
 
 @dataclass(frozen=True)
 class MppiUpdate:
@@ -253,6 +257,33 @@ class Mppi:
             problem = dataclasses.replace(problem, noise=noise)
             states = [self._states(problem, k, origin) for k in range(len(weights))]
             return np.array(states), weights
+
+    def samples(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all samples of the last update, in the order of :meth:`rollouts`.
+
+        Their costs are found again, on the CPU.
+
+        Returns
+        -------
+        controls : np.ndarray
+            (K, T, U) float32, within the limits; K is 0 where :meth:`rollouts` returns none.
+        costs : np.ndarray
+            (K,) float32; infinite where a rollout crashed or is not finite.
+        weights : np.ndarray
+            (K,) float64.
+        """
+        with self._lock:
+            if self._last is None:
+                controls = np.zeros((0, self._config.horizon, len(self.system.control)), np.float32)
+                return controls, np.zeros(0, np.float32), np.zeros(0)
+            problem, _ = self._last
+            noise, weights = self._search.samples(self._config.samples)
+            problem = dataclasses.replace(problem, noise=np.ascontiguousarray(noise))
+            costs, crashed = np.empty(len(weights), np.float32), np.empty(len(weights), bool)
+            self._cpu.run(problem, costs, crashed)
+            costs[crashed | ~np.isfinite(costs)] = np.inf
+            controls = problem.plan + noise.transpose(2, 0, 1)
+            return np.clip(controls, problem.lower, problem.upper), costs, weights
 
     def explain(self) -> str:
         """Return which rollout of the last update is the first that is not finite, and where.
@@ -497,18 +528,22 @@ class Mppi:
         """Return the new plan (T, U), its states and its cost's terms.
 
         It is the mean, or the best sample, smoothed and within limits. Between two good ways around
-        an obstacle their mean runs into it; then the best sample is the plan. Smoothing is left out
+        an obstacle their mean runs into it; then the best sample is the plan. Not where the mean
+        costs little more: the best of a thousand is mostly noise. Smoothing is left out
         where it leads into an obstacle. Samples know no limits of rate: None if these leave no plan
         that is free.
         """
+        mean = self._finish(found.mean, past, elapsed)
         histories = (None,) if past is None else (past, None)
-        plans = [self._finish(found.mean, past, elapsed)]
-        plans += [self._finish(found.best, history, elapsed) for history in histories]
+        bests = [self._finish(found.best, history, elapsed) for history in histories]
+        plans, known = [mean, *bests], []
+        if np.array_equal(bests[0].astype(np.float32), found.best.astype(np.float32)):
+            plans, known = [mean, bests[0]], [found.best_cost]
         candidates = _of_plans(problem, plans)
-        mean_cost, *best_costs = costs = self._costs(candidates)
+        mean_cost, *best_costs = costs = self._costs(candidates, len(plans) - len(known)) + known
         free = [k for k, cost in enumerate(best_costs, start=1) if cost < np.inf]
         chosen = 0
-        if free and costs[free[0]] < mean_cost:
+        if free and costs[free[0]] < mean_cost - _NO_WORSE * found.temperature:
             chosen = free[0]
         if costs[chosen] == np.inf:
             return None
@@ -521,9 +556,8 @@ class Mppi:
         dt = self._config.dt
         return limit_plan(controls, self._command, *self.limits, self._rates, elapsed, dt)
 
-    def _costs(self, problem: Problem) -> list[float]:
-        """Return the costs of a problem's samples; infinite if not finite or if they crash."""
-        count = problem.noise.shape[2]
+    def _costs(self, problem: Problem, count: int) -> list[float]:
+        """Return the costs of the first samples; infinite if not finite or if they crash."""
         costs, crashed = np.empty(count, np.float32), np.empty(count, bool)
         self._cpu.run(problem, costs, crashed)
         costs[crashed | ~np.isfinite(costs)] = np.inf
@@ -587,11 +621,6 @@ class Mppi:
         if self._config.evidence_memory:
             raise ConfigurationError(
                 "parameter 'evidence_memory' is for the CPU: must be 0, or set backend: cpu"
-            )
-        if len(self._sets) > 1 or self._config.sigma_adaptation:
-            raise ConfigurationError(
-                "parameters 'parameter_sets' and 'sigma_adaptation' are for the CPU: set backend: "
-                "cpu"
             )
         return CudaSearch(self._config, self.system, self._sets, tried), name, reason
 

@@ -69,6 +69,7 @@ class Problem:
     clearance_limit: np.float32
     dt: np.float32
 
+    @functools.cached_property
     def setup(self) -> tuple:
         """Return all but the arrays, as the rollout function unpacks it."""
         return (
@@ -78,13 +79,13 @@ class Problem:
             self.lower,
             self.upper,
             self.p,
-            self.frame(self.field),
-            self.frame(self.detour),
+            self._frame(self.field),
+            self._frame(self.detour),
             self.clearance_limit,
             self.dt,
         )
 
-    def frame(self, grid: DistanceField) -> tuple:
+    def _frame(self, grid: DistanceField) -> tuple:
         """Return what rollouts need to find a place in a grid: its corner and cells a metre."""
         x, y = (grid.origin - self.origin).tolist()
         return np.float32(x), np.float32(y), np.float32(1.0 / grid.resolution)
@@ -122,7 +123,7 @@ class CpuRollouts:
             problem.noise,
             problem.field.distances,
             problem.detour.distances,
-            problem.setup(),
+            problem.setup,
             costs,
             crashed,
             block=LANES,
@@ -145,7 +146,7 @@ class CpuRollouts:
             problem.noise,
             problem.field.distances,
             problem.detour.distances,
-            problem.setup(),
+            problem.setup,
             states,
             terms,
         )

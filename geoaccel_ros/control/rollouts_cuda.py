@@ -46,7 +46,7 @@ class CudaRollouts:
             self._noise,
             self._field.of(problem.field),
             self._detour.of(problem.detour),
-            problem.setup(),
+            problem.setup,
             self._costs,
             self._crashed,
         )

@@ -98,7 +98,7 @@ class MujocoRollouts:
             (problem.noise, self._states_of(count)),
             problem.field.distances,
             problem.detour.distances,
-            problem.setup(),
+            problem.setup,
             costs,
             crashed,
         )
@@ -123,7 +123,7 @@ class MujocoRollouts:
             (noise, self._states_of(1)),
             problem.field.distances,
             problem.detour.distances,
-            problem.setup(),
+            problem.setup,
             states,
             terms,
         )

@@ -91,8 +91,8 @@ class CudaSearch:
             *problem.start,
             *problem.control_before,
             *problem.goal,
-            *problem.frame(problem.field),
-            *problem.frame(problem.detour),
+            *problem.setup[6],
+            *problem.setup[7],
             problem.clearance_limit,
         ]
         plan[:] = problem.plan

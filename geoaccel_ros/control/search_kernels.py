@@ -15,7 +15,7 @@ from numba import cuda
 from geoaccel_ros.control.philox import philox, two_normals
 from geoaccel_ros.control.rollouts import rollout_function
 from geoaccel_ros.control.systems import System
-from geoaccel_ros.control.weights import HALVINGS, HIGHEST, LOWEST, MET, SOLVED
+from geoaccel_ros.control.weights import HIGHEST, LOWEST, MET
 
 # What weigh tells; its order in the array of statistics.
 STATISTICS = (
@@ -34,8 +34,10 @@ COUNTED, CRASHED, NOT_FINITE, BEST_COST, MEAN_COST, ESS, TEMPERATURE, LOG_ETA, A
 RISKS = ("mean", "worst", "cvar")
 _WORST, _CVAR = 1, 2
 # Threads of the one block that weighs, and the registers that they may have on every device.
-WEIGHING_THREADS, WEIGHING_REGISTERS = 512, 128
-AVERAGING_THREADS = 256
+WEIGHING_THREADS, WEIGHING_REGISTERS = 1024, 64
+AVERAGING_THREADS = 512
+# By 33 each, these divide nine orders of magnitude of the temperature into parts of two percent.
+_ROUNDS = 2
 # Steps that a thread mixes: enough to be worth its start.
 MIXED_STEPS = 8
 _WARP = 32
@@ -216,26 +218,10 @@ def weigh(
     target = max(1.0, target_share * usable)
     sought = temperature == 0.0 and total > 0.0
     if sought:
+        cuda.syncthreads()  # Every warp is about to read all of ``excess``.
         low = math.log(LOWEST * total / usable)
         high = math.log(HIGHEST * total / usable)
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            rate = np.float32(-math.exp(-middle))
-            # Float32 and a quick exponential meet the target as closely as it is asked for.
-            part = _NONE
-            squared = _NONE
-            for k in range(thread, samples, threads):
-                weight = cuda.libdevice.fast_expf(excess[k] * rate)
-                part += weight
-                squared += weight * weight
-            eta, squares = _block_sums(float(part), float(squared), scratch)
-            ess = eta * eta / squares
-            if abs(ess - target) < SOLVED * target:
-                break
-            if ess < target:
-                low = middle
-            else:
-                high = middle
+        middle = _log_temperature(excess, low, high, math.log(target), scratch)
         temperature = min(max(math.exp(middle), lowest), highest)
 
     eta = 0.0
@@ -367,6 +353,56 @@ def average(plan, noise, lower, upper, weights, best_sample, mean, deviation, be
         mean[t, u] = total
         deviation[t, u] = math.sqrt(squares)
         best[t, u] = float(min(max(plan[t, u] + noise[t, u, k], lower[u]), upper[u]))
+
+
+@numba.njit(inline="always")
+def _log_temperature(excess, low, high, log_target, scratch):
+    """Return the logarithm of the temperature, between two, that meets the effective sample size.
+
+    Every warp tries a temperature of its own, which divides what is left by one more than there are
+    warps; between the last two, logarithms are on a line.
+    """
+    warps = cuda.blockDim.x // _WARP
+    lane, warp = cuda.threadIdx.x % _WARP, cuda.threadIdx.x // _WARP
+    low_size, high_size = -math.inf, math.inf
+    for _ in range(_ROUNDS):
+        step = (high - low) / (warps + 1)
+        # Float32 and a quick exponential meet the target as closely as it is asked for.
+        rate = np.float32(-math.exp(-(low + (warp + 1) * step)))
+        eta, squares = _NONE, _NONE
+        k = lane
+        # Four at a time, so that a warp waits once for what it loads.
+        while k + 3 * _WARP < excess.shape[0]:
+            a, b = excess[k], excess[k + _WARP]
+            c, d = excess[k + 2 * _WARP], excess[k + 3 * _WARP]
+            a, b = cuda.libdevice.fast_expf(a * rate), cuda.libdevice.fast_expf(b * rate)
+            c, d = cuda.libdevice.fast_expf(c * rate), cuda.libdevice.fast_expf(d * rate)
+            eta += (a + b) + (c + d)
+            squares += (a * a + b * b) + (c * c + d * d)
+            k += 4 * _WARP
+        while k < excess.shape[0]:
+            weight = cuda.libdevice.fast_expf(excess[k] * rate)
+            eta += weight
+            squares += weight * weight
+            k += _WARP
+        eta, squares = _warp_sum(float(eta)), _warp_sum(float(squares))
+        cuda.syncthreads()
+        if lane == 0:
+            scratch[0, warp] = 2.0 * math.log(eta) - math.log(squares)
+        cuda.syncthreads()
+        below = 0
+        while below < warps and scratch[0, below] < log_target:
+            below += 1
+        if below < warps:
+            high_size = scratch[0, below]
+        if below > 0:
+            low_size = scratch[0, below - 1]
+        low += below * step
+        high = low + step
+    share = 0.5
+    if math.isfinite(low_size) and math.isfinite(high_size) and high_size > low_size:
+        share = min(max((log_target - low_size) / (high_size - low_size), 0.0), 1.0)
+    return low + share * (high - low)
 
 
 @numba.njit(inline="always")

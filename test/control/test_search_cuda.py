@@ -8,9 +8,11 @@ from rollout_problems import SYSTEM, free_problem, problem
 
 from geoaccel_ros.backend import BackendError
 from geoaccel_ros.control import search_kernels as kernels
+from geoaccel_ros.control.covariance import deviation
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.plan import weighted_mean
+from geoaccel_ros.control.randomisation import parameter_sets, risk
 from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.control.search import CpuSearch
 from geoaccel_ros.control.systems import available, load_system
@@ -90,7 +92,7 @@ def _config(**values):
         {"temperature_min": 1e3},
         {"weighting": "cem"},
         {"weighting": "cem", "elite_fraction": 0.0001},
-        {"samples": 16},
+        {"samples": 16, "ess_fraction": 0.3},
         {"samples": 5003},
     ],
 )
@@ -176,6 +178,51 @@ def test_noise_is_what_the_sampler_would_draw(values):
 
 @pytest.mark.gpu
 @needs_gpu
+@pytest.mark.parametrize(
+    ("measure", "share"), [("mean", 0.3), ("worst", 0.3), ("cvar", 0.3), ("cvar", 0.01)]
+)
+def test_costs_of_several_sets_become_one_as_on_the_cpu(measure, share):
+    from geoaccel_ros.control.search_cuda import CudaSearch
+
+    parameters = SYSTEM.parameters()
+    sets = parameter_sets(SYSTEM, parameters, ("v_lag", "robot_radius"), (0.5, 0.2), 5, 1)
+    sets = [SYSTEM.pack(p) for p in sets]
+    config = _config(parameter_sets=5, risk=measure, risk_share=share)
+    posed = problem(seed=3, yaw=0.4)
+    search = CudaSearch(config, SYSTEM, sets, TRIED)
+    search.search(posed)
+    found, crashed = search._costs.copy_to_host()[0], search._crashed.copy_to_host()[0]
+    noise = search._noise.copy_to_host()
+    each, each_crashed = np.empty((5, 1000), np.float32), np.empty((5, 1000), bool)
+    for p, *of_set in zip(sets, each, each_crashed, strict=True):
+        CpuRollouts(SYSTEM, 1).run(dataclasses.replace(posed, p=p, noise=noise), *of_set)
+    expected, expected_crashed = risk(each, each_crashed, measure, share)
+    same = crashed == expected_crashed
+    assert same.mean() > 0.99
+    np.testing.assert_allclose(found[same], expected[same], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_sigma_of_each_instant_is_drawn_with_and_the_deviation_found():
+    from geoaccel_ros.control.search_cuda import CudaSearch
+
+    config = _config(samples=4000)
+    posed = problem(seed=3, yaw=0.4)
+    search = CudaSearch(config, SYSTEM, [posed.p], TRIED)
+    assert search.search(posed).deviation is None
+    sigma = np.linspace((0.05, 0.0), (0.4, 0.9), config.horizon)
+    found = search.search(posed, sigma)
+    noise, weights = search._noise.copy_to_host(), search._weights.copy_to_host()
+    drawn = noise[:, :, 1 + len(TRIED) :].std(axis=2)
+    np.testing.assert_allclose(drawn, sigma, rtol=0.06)
+    lower, upper = np.array(posed.lower), np.array(posed.upper)
+    expected = deviation(posed.plan, noise, lower, upper, weights)
+    np.testing.assert_allclose(found.deviation, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_a_grid_of_another_size_is_looked_at():
     config = _config()
     first, second = problem(seed=3, yaw=0.4), problem(seed=4, yaw=0.4)
@@ -200,8 +247,11 @@ def test_nothing_usable_is_said_and_forgotten():
     walled = dataclasses.replace(posed, clearance_limit=np.float32(1000.0))
     found = search.search(walled)
     assert found.counted == 0 and found.collided_fraction == 1.0
+    assert found.not_finite_fraction == 0.0 and search.first_not_finite() is None
     overflowing = dataclasses.replace(posed, start=(*posed.start[:4], np.float32(np.nan)))
-    assert search.search(overflowing).counted == 0
+    found = search.search(overflowing)
+    assert found.counted == 0 and found.not_finite_fraction == 1.0
+    assert search.first_not_finite()[1] == 0
     assert search.search(posed).counted > 0
 
 
