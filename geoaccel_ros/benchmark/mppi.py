@@ -9,6 +9,7 @@ from geoaccel_ros.benchmark.interleaving import interleave, spread
 from geoaccel_ros.benchmark.mppi_claims import OURS, claims
 from geoaccel_ros.benchmark.mppi_contenders import PEERS
 from geoaccel_ros.benchmark.mppi_kernels import kernel_table
+from geoaccel_ros.benchmark.mppi_layouts import layout_table
 from geoaccel_ros.benchmark.mppi_loops import LOOPS, drive_loops
 from geoaccel_ros.benchmark.mppi_mujoco import relative_throughput
 from geoaccel_ros.benchmark.mppi_pictures import draw_stages, draw_sweep
@@ -44,8 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="updates of each size of the sweep (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--kernels", action="store_true", help="registers and memory of the CUDA kernels"
-    )
+        "--kernels", action="store_true",
+        help="registers and memory of the CUDA kernels; rollouts in other shapes",
+    )  # fmt: skip
     add_backend(parser)
 
 
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     if options.quality:
         tables += [quality(sweep, options.quality, options.threads) for sweep in SWEEPS]
     if options.kernels:
-        tables.append(kernel_table())
+        tables += [kernel_table(), layout_table(options.repetitions)]
     rows = _rows(times, options.repetitions)
     return Report("MPPI: milliseconds of an update", rows, tuple(tables), tuple(images))
 

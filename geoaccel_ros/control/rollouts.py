@@ -96,6 +96,16 @@ def rollout_function(system: System) -> Callable:
     return _device_functions(system)[0]
 
 
+def step_functions(system: System) -> tuple[Callable, Callable, Callable, Callable]:
+    """Return what rollouts consist of, for kernels that go through one in another order.
+
+    Device functions: the controls of sample k at step t; the state that they lead to; the terms of
+    running and terminal cost. All look at the grids where the system is planar.
+    """
+    costs = _planar_costs(system) if system.is_planar else _free_costs(system)
+    return (*_modelled(system), *costs)
+
+
 class CpuRollouts:
     """Rollouts on CPU threads, the caller's among them; results do not depend on their number.
 

@@ -113,8 +113,8 @@ def kernel_function(system: System) -> Callable:
     return kernel
 
 
-def compile_to_ptx(system: System, compute_capability: tuple[int, int]) -> str:
-    """Return the kernel's PTX for a compute capability; needs no GPU."""
+def kernel_signature(system: System) -> tuple:
+    """Return the types of the kernel's arguments."""
     from numba import types
 
     float32 = types.float32
@@ -128,6 +128,11 @@ def compile_to_ptx(system: System, compute_capability: tuple[int, int]) -> str:
         (state, control, goal, control, control, parameters, frame, frame, float32, float32)
     )
     plan, noise, grid = float32[:, ::1], float32[:, :, ::1], float32[:, ::1]
-    signature = (plan, noise, grid, grid, setup, float32[::1], types.boolean[::1])
-    ptx, _ = cuda.compile_ptx(kernel_function(system), signature, cc=compute_capability)
+    return plan, noise, grid, grid, setup, float32[::1], types.boolean[::1]
+
+
+def compile_to_ptx(system: System, compute_capability: tuple[int, int]) -> str:
+    """Return the kernel's PTX for a compute capability; needs no GPU."""
+    kernel, signature = kernel_function(system), kernel_signature(system)
+    ptx, _ = cuda.compile_ptx(kernel, signature, cc=compute_capability)
     return ptx

@@ -9,12 +9,19 @@ from geoaccel_ros.backend import cuda_problem
 from geoaccel_ros.benchmark.mppi_claims import claims
 from geoaccel_ros.benchmark.mppi_contenders import TextbookMppi
 from geoaccel_ros.benchmark.mppi_kernels import kernel_table
+from geoaccel_ros.benchmark.mppi_layouts import (
+    costs_by_shape,
+    layout_table,
+    shared_plan_kernel,
+    warp_kernel,
+)
 from geoaccel_ros.benchmark.mppi_loops import Loop, summary
 from geoaccel_ros.benchmark.mppi_pictures import draw_stages, draw_sweep
-from geoaccel_ros.benchmark.mppi_problems import CARTPOLE, DIFF_DRIVE, QUADROTOR
+from geoaccel_ros.benchmark.mppi_problems import CARTPOLE, DIFF_DRIVE, QUADROTOR, bare_problem
 from geoaccel_ros.benchmark.mppi_quality import cost
 from geoaccel_ros.benchmark.mppi_sweep import knee
 from geoaccel_ros.control.distance_field import FAR
+from geoaccel_ros.control.rollouts import CpuRollouts
 from geoaccel_ros.simulation.closed_loop import Run
 
 SMALL = [
@@ -144,9 +151,38 @@ def test_cost_of_the_last_second_by_hand():
     assert cost(run, 3) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("problem", SMALL, ids=lambda problem: problem.system)
+def test_other_shapes_of_the_rollouts_compile_without_local_memory(problem):
+    from numba import cuda
+
+    from geoaccel_ros.control.rollouts_cuda import kernel_signature
+
+    system = problem.loaded()
+    for kernel in (warp_kernel(system), shared_plan_kernel(system, problem.horizon)):
+        ptx, _ = cuda.compile_ptx(kernel, kernel_signature(system), cc=(9, 0))
+        assert "shfl" in ptx or "st.shared" in ptx
+        assert ".local" not in ptx
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(cuda_problem() is not None, reason="no CUDA device")
+@pytest.mark.parametrize("problem", SMALL, ids=lambda problem: problem.system)
+def test_other_shapes_of_the_rollouts_cost_the_same(problem):
+    longer = dataclasses.replace(problem, samples=70, horizon=45)
+    rng = np.random.default_rng(6)
+    shape = longer.horizon, len(longer.sigma), longer.samples
+    noise = (rng.normal(size=shape) * np.array(longer.sigma)[:, None]).astype(np.float32)
+    posed = bare_problem(longer, noise)
+    expected, crashed = np.empty(70, np.float32), np.empty(70, bool)
+    CpuRollouts(longer.loaded(), 1).run(posed, expected, crashed)
+    for found in costs_by_shape(longer.loaded(), posed).values():
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_kernels_need_a_gpu():
     if cuda_problem() is not None:
         assert kernel_table().rows == []
+        assert layout_table(1).rows == []
 
 
 @pytest.mark.gpu
