@@ -21,6 +21,7 @@ _MODULES = {
     "decompress": "compress",
     "inspect": "compress",
     "bench": "bench",
+    "mppi": "mppi",
     "info": "info",
 }
 

@@ -147,7 +147,7 @@ class MppiConfig(Configuration):
     @classmethod
     def for_system(cls, system: System, **values) -> "MppiConfig":
         """Return the sampling that suits a robot, its module's SAMPLING, but for ``values``."""
-        return cls(**{**system.sampling, **values})
+        return cls.from_mapping({**system.sampling, **values})
 
     def rolled_out_by(self, system: System) -> str:
         """Return which of the choices of ``rollouts`` it is for a system."""

@@ -107,7 +107,8 @@ def drive(
     Raises
     ------
     ConfigurationError
-        If the system says no goal and none is given, or cannot be loaded or controlled.
+        If the system says no goal and none is given, goal or start have not the components that it
+        names, or it cannot be loaded or controlled.
     """
     loaded = load_system(system)
     config = config or MppiConfig.for_system(loaded)
@@ -118,12 +119,12 @@ def drive(
     goal = loaded.task.get("goal") if goal is None else goal
     if goal is None:
         raise ConfigurationError(f"system '{system}' has no TASK with a goal, and none was given")
-    goal = np.array(goal, float)
+    goal = _components(system, "goal", goal, loaded.goal)
     start = loaded.task.get("start") if start is None else start
-    controller = Mppi(config, system, parameters)
     plant = _plant(loaded, parameters, model_edit)
     if start is not None:
-        plant.set_state(np.array(start, float))
+        plant.set_state(_components(system, "start", start, loaded.state))
+    controller = Mppi(config, system, parameters)
 
     periods = math.ceil(seconds / config.dt - 1e-9)
     needed = math.ceil(loaded.task.get("hold", 1.0) / config.dt - 1e-9)
@@ -148,7 +149,9 @@ def drive(
         controls.append(update.command)
         updates.append(update)
     at_goal = [
-        loaded.reached is not None and bool(loaded.reached(tuple(x), tuple(goal), p))
+        loaded.reached is not None
+        and np.isfinite(x).all()
+        and bool(loaded.reached(tuple(x), tuple(goal), p))
         for x in states
     ]
     first = _first_run(at_goal, needed)
@@ -208,9 +211,13 @@ class _SystemPlant:
     def step(self, control: np.ndarray, duration: float) -> None:
         steps = max(1, math.ceil(duration / _STEP - 1e-9))
         x, u = tuple(self._x), tuple(control)
-        for _ in range(steps):
-            x = self._step(x, u, self._p, duration / steps)
-        self._x = np.array(x)
+        try:
+            for _ in range(steps):
+                x = self._step(x, u, self._p, duration / steps)
+        except (ArithmeticError, ValueError):
+            # Compiled, a sine of infinity is nan.
+            x = (math.nan,) * len(x)
+        self._x = np.array(x, float)
 
 
 class _MujocoPlant:
@@ -222,11 +229,9 @@ class _MujocoPlant:
         parameters: Configuration,
         edit: Callable[[mujoco.MjModel], None] | None,
     ):
-        self._model = mujoco.MjModel.from_xml_path(str(system.model))
+        self._model = system.mujoco_model(parameters)
         # A plant that diverges shall not begin anew.
         self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
-        if system.apply is not None:
-            system.apply(self._model, parameters)
         if edit is not None:
             edit(self._model)
         self._timestep = self._model.opt.timestep
@@ -258,6 +263,17 @@ def _plant(
     if edit is not None:
         raise ConfigurationError(f"system '{system.name}' has no MODEL that could be edited")
     return _SystemPlant(system, parameters)
+
+
+def _components(system: str, what: str, values: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return values as float64, one for each name."""
+    values = np.array(values, float)
+    if values.shape != (len(names),):
+        raise ConfigurationError(
+            f"system '{system}': the {what} has the shape {values.shape}, must be one value for "
+            f"each of {', '.join(names)}"
+        )
+    return values
 
 
 def _first_run(held: list[bool], count: int) -> int | None:

@@ -60,8 +60,15 @@ def running(x, u, u_before, goal, p):
 def terminal(x, goal, p):
     return (p.final_speed_weight * x[1] * x[1],)
 '''
+# With noise that does not shrink it stays a tenth of a metre away from the cliff.
 CONFIG = MppiConfig(
-    samples=256, horizon=40, dt=0.05, sigma=(2.0,), command_delay=0.0, backend="cpu"
+    samples=256,
+    horizon=40,
+    dt=0.05,
+    sigma=(2.0,),
+    sigma_adaptation=0.5,
+    command_delay=0.0,
+    backend="cpu",
 )
 
 
@@ -72,9 +79,9 @@ def puck(tmp_path):
     return path
 
 
-def _drive(mppi, goal, updates=100):
+def _drive(mppi, goal):
     state = np.zeros(2)
-    for i in range(updates):
+    for i in range(200):
         update = mppi.update(state, np.array([goal]), 0.05 * i)
         assert update.ok and update.plan.shape == (41, 2)
         state = mppi.predict(state, 0.05 * i, [(0.0, update.command)], 0.05 * (i + 1))
@@ -83,10 +90,10 @@ def _drive(mppi, goal, updates=100):
 
 def test_a_robot_is_added_as_a_file(puck):
     mppi = Mppi(CONFIG, str(puck))
-    np.testing.assert_allclose(_drive(mppi, goal=-3.0), [-3.0, 0.0], atol=0.1)
+    np.testing.assert_allclose(_drive(mppi, goal=-3.0), [-3.0, 0.0], atol=0.02)
     # What it is told of places is true: positions are not relative to the robot.
     mppi.reset()
-    np.testing.assert_allclose(_drive(mppi, goal=2.0), [1.0, 0.0], atol=0.1)
+    np.testing.assert_allclose(_drive(mppi, goal=2.0), [1.0, 0.0], atol=0.02)
 
 
 def test_a_robot_is_added_as_a_module(puck, tmp_path, monkeypatch):
@@ -147,6 +154,13 @@ def test_obstacles_are_refused_by_a_system_that_knows_none(puck):
             "p.speedweight *",
             "running fails in a state of zeros: AttributeError: ",
         ),
+        ("return x[0] + dt * v, v", "return (v,)", "step returns 1 values, .* each of x, v"),
+        (
+            "u[0] / p.mass",
+            "u[0] / p.mas",
+            "step fails in a state of zeros: AttributeError: .*'mas'",
+        ),
+        ("(p.force_least,)", "(-1.0, 1.0)", "limits returns 2 values, .* each of force"),
         ("from dataclasses", "from dataclazzes", "cannot be imported: ModuleNotFoundError: .*zzes"),
         ("def limits(p):", "def limits(p:", "cannot be imported: SyntaxError: "),
     ],

@@ -247,15 +247,26 @@ def _system_of(name: str, module: ModuleType) -> System:
         _model_file(name, module),
         getattr(module, "apply", None),
     )
+    _check_model(system)
     _check_terms(system)
     return system
+
+
+def _check_model(system: System) -> None:
+    """Raise ConfigurationError if limits or step return other than one value a component."""
+    p = system.pack(system.parameters(), np.float64)
+    x, u = _zeros(system.state), _zeros(system.control)
+    for limit in _returned(system, "limits", system.parameters()):
+        _check_count(system, "limits", limit, system.control)
+    if system.step is not None:
+        found = _returned(system, "step", x, u, p, np.float64(0.01))
+        _check_count(system, "step", found, system.state)
 
 
 def _check_terms(system: System) -> None:
     """Raise ConfigurationError if the terms of the costs are not those that are named."""
     parameters = {field.name for field in dataclasses.fields(system.parameters)}
-    zeros = [np.zeros(len(names)) for names in (system.state, system.control, system.goal)]
-    x, u, goal = (tuple(values) for values in zeros)
+    x, u, goal = (_zeros(names) for names in (system.state, system.control, system.goal))
     around = (np.float64(0.0), np.float64(0.0)) if system.is_planar else ()
     p = system.pack(system.parameters(), np.float64)
     for function, names, prefix, arguments in (
@@ -269,20 +280,38 @@ def _check_terms(system: System) -> None:
                 f"system '{system.name}': Parameters has no {', '.join(missing)}, of terms that "
                 f"{function.upper()} names"
             )
-        try:
-            with np.errstate(all="ignore"):
-                terms = getattr(system, function)(*arguments)
-        except Exception as error:
-            raise ConfigurationError(
-                f"system '{system.name}': {function} fails in a state of zeros: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        terms = _returned(system, function, *arguments)
         if not isinstance(terms, tuple) or len(terms) != len(names):
             found = len(terms) if isinstance(terms, tuple) else "no tuple of"
             raise ConfigurationError(
                 f"system '{system.name}': {function} returns {found} terms, must return a tuple of "
                 f"{len(names)}, {', '.join(names)}, as {function.upper()} names them"
             )
+
+
+def _zeros(names: tuple[str, ...]) -> tuple:
+    return tuple(np.zeros(len(names)))
+
+
+def _returned(system: System, function: str, *arguments):
+    """Return what a function of the system returns, in a state of zeros."""
+    try:
+        with np.errstate(all="ignore"):
+            return getattr(system, function)(*arguments)
+    except Exception as error:
+        raise ConfigurationError(
+            f"system '{system.name}': {function} fails in a state of zeros: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _check_count(system: System, function: str, values: tuple, names: tuple[str, ...]) -> None:
+    if not isinstance(values, tuple) or len(values) != len(names):
+        found = len(values) if isinstance(values, tuple) else "no tuple of"
+        raise ConfigurationError(
+            f"system '{system.name}': {function} returns {found} values, must return one for each "
+            f"of {', '.join(names)}"
+        )
 
 
 def _model_file(name: str, module: ModuleType) -> Path | None:
