@@ -57,11 +57,12 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     times = interleave(contenders, options.repetitions)
     tables, images = [], []
     seeds = options.seeds if options.seeds is not None else 20 * options.peers
+    loops = drive_loops(LOOPS, seeds, options.threads) if seeds else []
     if options.peers:
         throughput = relative_throughput(options.threads, options.repetitions)
-        tables.append(claims(times, throughput, drive_loops(LOOPS, seeds, options.threads)))
-    elif seeds:
-        tables.append(Table("Closed loops", drive_loops(LOOPS, seeds, options.threads)))
+        tables.append(claims(times, throughput, loops))
+    elif loops:
+        tables.append(Table("Closed loops", loops))
     if options.sweep:
         swept, sweep_tables = sizes(options.backend, options.threads, options.updates)
         shares = stages(options.backend, options.threads, options.updates)

@@ -1,5 +1,6 @@
 """Rollouts on CUDA in other shapes: a warp a sample, noise by sample, the plan in shared memory."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -55,6 +56,7 @@ def costs_by_shape(system: System, problem: Problem) -> dict[str, np.ndarray]:
     return {name: shape.costs() for name, shape in _shapes(system, problem).items()}
 
 
+@functools.cache
 def shared_plan_kernel(system: System, horizon: int) -> Callable:
     """Return the kernel of a thread a sample that reads the plan from shared memory."""
     from numba import cuda
@@ -74,6 +76,7 @@ def shared_plan_kernel(system: System, horizon: int) -> Callable:
     return kernel
 
 
+@functools.cache
 def warp_kernel(system: System) -> Callable:
     """Return the kernel of a warp a sample.
 
@@ -165,7 +168,7 @@ class _Shape:
         from numba import cuda
 
         samples = noise.shape[2]
-        self._kernel = cuda.jit(kernel)
+        self._kernel = _compiled(kernel)
         self._blocks = -(-threads // _THREADS)
         self._costs = cuda.device_array(samples, np.float32)
         grids = [cuda.to_device(grid.distances) for grid in (problem.field, problem.detour)]
@@ -204,6 +207,13 @@ class _Shape:
 
     def _enqueue(self, stream) -> None:
         self._kernel[self._blocks, _THREADS, stream](*self._arguments)
+
+
+@functools.cache
+def _compiled(kernel: Callable):
+    from numba import cuda
+
+    return cuda.jit(kernel)
 
 
 def _shapes(system: System, problem: Problem) -> dict[str, _Shape]:

@@ -1,6 +1,5 @@
 """A cheap model screens all samples; MuJoCo rolls the best out again, and its costs count."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -54,7 +53,7 @@ class HybridRollouts:
         best = np.sort(np.argpartition(order, count - 1)[:count])
         noise = np.ascontiguousarray(problem.noise[:, :, best])
         expected, found, met = costs[best], np.empty(count, np.float32), np.empty(count, bool)
-        self._mujoco.run(dataclasses.replace(problem, noise=noise), found, met)
+        self._mujoco.run(problem.sampled(problem.plan, noise), found, met)
         self.rank_correlation = rank_correlation(expected, found)
         self.left_out[:] = True
         self.left_out[best] = False

@@ -660,7 +660,7 @@ def _of_plans(problem: Problem, plans: list[np.ndarray]) -> Problem:
     noise = np.empty((*problem.plan.shape, len(plans)), np.float32)
     for k, plan in enumerate(plans):
         noise[:, :, k] = plan
-    return dataclasses.replace(problem, plan=np.zeros(problem.plan.shape, np.float32), noise=noise)
+    return problem.sampled(np.zeros(problem.plan.shape, np.float32), noise)
 
 
 def _float32_tuple(values: np.ndarray) -> tuple:

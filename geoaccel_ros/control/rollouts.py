@@ -85,6 +85,13 @@ class Problem:
             self.dt,
         )
 
+    def sampled(self, plan: np.ndarray, noise: np.ndarray) -> "Problem":
+        """Return the same situation with another plan (T, U) and noise (T, U, K) around it."""
+        # dataclasses.replace() would forget the setup, and takes as long as a kernel of a search.
+        other = object.__new__(Problem)
+        other.__dict__.update(self.__dict__, plan=plan, noise=noise)
+        return other
+
     def _frame(self, grid: DistanceField) -> tuple:
         """Return what rollouts need to find a place in a grid: its corner and cells a metre."""
         x, y = (grid.origin - self.origin).tolist()

@@ -111,7 +111,7 @@ class CpuSearch:
         without, the configuration's is drawn with.
         """
         watch = Stopwatch()
-        problem = dataclasses.replace(problem, noise=self._sample(problem.plan, sigma))
+        problem = problem.sampled(problem.plan, self._sample(problem.plan, sigma))
         self._problem = problem
         watch.lap("sample")
         self._rollouts.run(problem, self._costs, self._crashed)

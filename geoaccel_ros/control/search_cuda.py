@@ -73,7 +73,7 @@ class CudaSearch:
         self._best = cuda.to_device(np.zeros(1, np.int32))
         self._updates = cuda.to_device(np.zeros(1, np.uint32))
         self._field, self._detour = _Grid(), _Grid()
-        self._roll_out = cuda.jit(kernels.roll_out(system))
+        self._roll_out = _kernel(kernels.roll_out(system))
         self._graph = None
         self._captured = None
         self._problem: Problem | None = None
