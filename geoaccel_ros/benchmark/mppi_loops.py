@@ -14,9 +14,15 @@ from geoaccel_ros.simulation.closed_loop import Run, drive
 # The task must have begun its hold by then, s; a run lasts long enough to see the hold.
 WITHIN = 3.0
 _SECONDS = 5.0
-# By how much the plant's mass exceeds the controller's, and what the controller reckons with.
-_WRONG_MASS = 1.3
-_SETS = {"parameter_sets": 8, "randomised": ("mass",), "randomised_by": (0.3,)}
+# What the controller reckons with where the plant's mass is another, and finds out.
+_MASSES = {
+    "parameter_sets": 13,
+    "randomised": ("mass",),
+    "randomised_by": (0.4,),
+    "evidence_memory": 0.5,
+    # Evidence is weighed there alone.
+    "backend": "cpu",
+}
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,10 @@ class Loop:
             _SECONDS,
             seed=seed,
             delay=self.delay,
-            model_edit=self._make_heavier if self.mass != 1.0 else None,
+            model_edit=self._scale_mass if self.mass != 1.0 else None,
         )
 
-    def _make_heavier(self, model: mujoco.MjModel) -> None:
+    def _scale_mass(self, model: mujoco.MjModel) -> None:
         model.body_mass *= self.mass
         model.body_inertia *= self.mass
 
@@ -72,7 +78,10 @@ LOOPS = (
         for steps in (30, 50, 100)
     ),
     Loop("quadrotor, a step of 3 m", "quadrotor"),
-    Loop("quadrotor, 30 % more mass", "quadrotor", _SETS, mass=_WRONG_MASS),
+    *(
+        Loop(f"the same, {mass:g} times the mass", "quadrotor", _MASSES, mass=mass)
+        for mass in (1.3, 0.7)
+    ),
 )
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from geoaccel_ros.control.compiling import device_function
-from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import cartpole, load_system
+from geoaccel_ros.simulation.closed_loop import drive
 from geoaccel_ros.simulation.world import load_model
 
 SYSTEM = load_system("cartpole")
@@ -135,42 +135,36 @@ def test_final_cost():
     assert SYSTEM.terminal_terms == ("angle",) and terms == pytest.approx((1.5,), abs=1e-12)
 
 
-def _upright_since(system, seed):
-    """Swing MuJoCo's pole up for 4 s; return since when (s) it stood for 1 s, None if never."""
-    mppi = Mppi(
-        MppiConfig(
-            samples=512,
-            horizon=50,
-            dt=0.02,
-            sigma=(5.0,),
-            command_delay=0.0,
-            seed=seed,
-            backend="cpu",
-        ),
-        system,
+def _swing(system, seed, delay=0.0, **values):
+    """Swing MuJoCo's pole up for 4 s at the system's own sampling but for ``values``."""
+    config = MppiConfig.for_system(
+        load_system(system), seed=seed, backend="cpu", command_delay=delay, **values
     )
-    model, data = _plant(SYSTEM.parameters())
-    _set(data, (0.0, math.pi, 0.0, 0.0), 0.0)
-    stood = 0
-    for i in range(200):
-        state = np.array([*data.qpos, *data.qvel])
-        data.ctrl[:] = mppi.update(state, np.zeros(1), 0.02 * i).command
-        mujoco.mj_step(model, data, 10)
-        stood = stood + 1 if abs(math.remainder(data.qpos[1], 2 * math.pi)) < 0.1 else 0
-        if stood == 50:
-            return 0.02 * (i - 49)
-    return None
+    return drive(system, config, 4.0, delay=delay)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_swings_mujocos_pole_up(seed):
-    assert _upright_since("cartpole", seed) is not None
+@pytest.mark.parametrize("delay", [0.0, 0.1])
+@pytest.mark.parametrize("horizon", [30, 50, 100])
+def test_swings_mujocos_pole_up(horizon, delay):
+    for seed in range(5):
+        run = _swing("cartpole", seed, delay, horizon=horizon)
+        assert run.success and run.time_to_goal_s <= 3.0, seed
+        # N, from command to command.
+        assert run.jitter()[0] < 1.0
+        angles = np.abs(np.remainder(run.states[-50:, 1] + np.pi, 2.0 * np.pi) - np.pi)
+        assert angles.max() < 0.1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_does_not_swing_it_up_with_the_sign_of_gravity_wrong(seed, tmp_path):
+def test_a_delay_that_it_does_not_know_fells_it():
+    config = MppiConfig.for_system(SYSTEM, backend="cpu")
+    assert not drive("cartpole", config, 4.0, delay=0.1).success
+
+
+def test_does_not_swing_it_up_with_the_sign_of_gravity_wrong(tmp_path):
     source = open(cartpole.__file__, encoding="utf-8").read()
     assert source.count("GRAVITY = 9.81") == 1
     wrong = tmp_path / "wrong.py"
     wrong.write_text(source.replace("GRAVITY = 9.81", "GRAVITY = -9.81"), encoding="utf-8")
-    assert _upright_since(str(wrong), seed) is None
+    for seed in range(3):
+        run = _swing(str(wrong), seed)
+        assert all(update.ok for update in run.updates) and not run.success

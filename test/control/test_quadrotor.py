@@ -6,6 +6,7 @@ from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import load_system, quadrotor
+from geoaccel_ros.simulation.closed_loop import drive
 from geoaccel_ros.simulation.world import load_model
 
 SYSTEM = load_system("quadrotor")
@@ -166,25 +167,31 @@ def test_before_the_first_command_it_is_predicted_to_hover():
     np.testing.assert_allclose(mppi.predict(x, 0.0, [], 1.0), x, atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
+def _fly(seed, mass=1.0, **values):
+    """Fly 3 m on MuJoCo's plant, of ``mass`` times the model's, at its own sampling."""
+
+    def edit(model):
+        model.body_mass *= mass
+        model.body_inertia *= mass
+
+    config = MppiConfig.for_system(SYSTEM, seed=seed, backend="cpu", **values)
+    return drive("quadrotor", config, 4.5, model_edit=edit)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_flies_three_metres_on_mujocos_plant(seed):
-    mppi = Mppi(
-        MppiConfig(
-            samples=1024,
-            horizon=30,
-            dt=0.02,
-            sigma=(2.0, 0.03, 0.03, 0.005),
-            command_delay=0.0,
-            seed=seed,
-            backend="cpu",
-        ),
-        "quadrotor",
-    )
-    model, data = _plant(SYSTEM.parameters())
-    _set(data, _at(), np.zeros(4))
-    goal = np.array([3.0, 0.0, 0.0])
-    for i in range(200):
-        data.ctrl[:] = mppi.update(_state(data), goal, 0.02 * i).command
-        mujoco.mj_step(model, data, 10)
-        # Within 3 s and 5 cm, and it stays there.
-        assert i < 150 or np.linalg.norm(data.qpos[:3] - goal) < 0.05
+    run = _fly(seed)
+    np.testing.assert_array_equal(run.states[0], _at())
+    # Within 3 s and 5 cm, and it stays there.
+    assert run.time_to_goal_s <= 3.0
+    assert np.linalg.norm(run.states[150:, :3] - (3.0, 0.0, 0.0), axis=1).max() < 0.03
+
+
+@pytest.mark.parametrize("mass", [0.7, 1.3])
+def test_flies_there_with_a_mass_that_it_has_to_find_out(mass):
+    assert not _fly(0, mass).success
+    values = {"parameter_sets": 13, "randomised": ("mass",), "randomised_by": (0.4,)}
+    for seed in range(2):
+        run = _fly(seed, mass, **values, evidence_memory=0.5)
+        assert run.time_to_goal_s <= 3.0
+        assert run.updates[-1].parameters["mass"] == pytest.approx(mass, abs=0.05)
