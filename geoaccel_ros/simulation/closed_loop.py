@@ -212,8 +212,9 @@ class _SystemPlant:
         steps = max(1, math.ceil(duration / _STEP - 1e-9))
         x, u = tuple(self._x), tuple(control)
         try:
-            for _ in range(steps):
-                x = self._step(x, u, self._p, duration / steps)
+            with np.errstate(all="ignore"):
+                for _ in range(steps):
+                    x = self._step(x, u, self._p, duration / steps)
         except (ArithmeticError, ValueError):
             # Compiled, a sine of infinity is nan.
             x = (math.nan,) * len(x)

@@ -150,6 +150,36 @@ def test_mujoco_is_the_plant_where_there_is_a_model():
     assert abs(heavy.states[1, 2]) < 0.002 * abs(light.states[1, 2])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_diff_drive_reaches_its_goal_at_its_own_sampling(seed):
+    config = MppiConfig(seed=seed, command_delay=0.0, backend="cpu")
+    run = drive("diff_drive", config, 8.0)
+    # At 1.2 m/s at most it takes 3.7 s.
+    assert 3.7 < run.time_to_goal_s < 6.5
+    assert np.hypot(*(run.states[-1, :2] - (4.0, 2.0))) < 0.15
+
+
+def test_quadruped_stands_at_its_own_sampling():
+    run = drive("quadruped", seconds=2.2)
+    assert run.success and run.time_to_goal_s < 0.2
+    assert all(update.ok for update in run.updates)
+
+
+def test_what_diverges_is_not_at_its_goal(puck, tmp_path):
+    path = tmp_path / "diverging.py"
+    growing = "import math\n" + PUCK.replace("a = u[0] / p.mass", "a = math.exp(x[1] * x[1]) - 0.9")
+    path.write_text(growing, encoding="utf-8")
+    run = drive(str(path), seconds=2.0, start=(0.05, 3.0))
+    assert not np.isfinite(run.states[-1]).any() and not run.success
+
+
+def test_goal_and_start_must_have_the_components_that_are_named(puck):
+    with pytest.raises(ConfigurationError, match=r"the goal has the shape \(2,\).* each of x$"):
+        drive(puck, goal=(0.0, 1.0))
+    with pytest.raises(ConfigurationError, match=r"the start has the shape \(1,\).* of x, v$"):
+        drive(puck, start=(0.0,))
+
+
 def test_a_system_without_a_goal_needs_one(puck, tmp_path):
     path = tmp_path / "aimless.py"
     path.write_text(PUCK.replace("TASK =", "OTHER ="), encoding="utf-8")
