@@ -15,6 +15,8 @@ from geoaccel_ros.control.systems import System, available, load_system
 from geoaccel_ros.simulation.closed_loop import Run, drive
 
 _MAIN_OPTIONS = ("samples", "horizon", "seed", "backend", "rollouts", "threads")
+# Controls that a line of the results has room for.
+_MOST_NAMED = 6
 _DESCRIPTION = """\
 Has a robot do its task (its module's TASK) with an update every dt, on MuJoCo's plant where the
 system has a MODEL, else on its own model in finer steps. However long an update takes, its command
@@ -171,7 +173,11 @@ def _page(content: dict, system: System) -> str:
         ("backend", f"{content['backend']} ({content['backend_reason']})"),
     ]
     if content["success"]:
-        changes = ", ".join(f"{name} {value:.2g}" for name, value in content["jitter"].items())
+        jitter = content["jitter"]
+        changes = ", ".join(f"{name} {value:.2g}" for name, value in jitter.items())
+        if len(jitter) > _MOST_NAMED:
+            least, most = min(jitter.values()), max(jitter.values())
+            changes = f"{least:.2g} to {most:.2g} of {len(jitter)} controls"
         rows.insert(1, ("mean change a step", changes))
     if content["without_plan"]:
         rows.append(
