@@ -23,6 +23,10 @@ class Threads:
 
         All but the last part are whole multiples of ``block`` long.
         """
+        if self.count == 1 or length <= block:
+            if length:
+                function(0, length, *arguments)
+            return
         blocks = -(-length // block)
         ends = [min(blocks * k // self.count * block, length) for k in range(self.count + 1)]
         parts = [part for part in itertools.pairwise(ends) if part[0] < part[1]]

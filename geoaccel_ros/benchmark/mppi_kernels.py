@@ -24,7 +24,7 @@ def kernel_table() -> Table:
 
     context = cuda.current_context()
     most = context.device.MAX_THREADS_PER_MULTIPROCESSOR
-    rows = []
+    rows = {}
     for shipped in (CARTPOLE, QUADROTOR, DIFF_DRIVE):
         system = shipped.loaded()
         parameters = system.parameters()
@@ -33,18 +33,19 @@ def kernel_table() -> Table:
         none = np.zeros((shipped.horizon, len(system.control), 1), np.float32)
         search.search(bare_problem(shipped, none))
         for name, (kernel, threads) in search.kernels().items():
-            for compiled in kernel.overloads.values():
+            # Compiled for systems of as many controls, whichever they are.
+            of = shipped.system if name == "roll_out" else "every"
+            for signature, compiled in kernel.overloads.items():
                 function = compiled.library.get_cufunc()
                 blocks = context.get_active_blocks_per_multiprocessor(function, threads, 0)
-                rows.append(
-                    {
-                        "system": shipped.system,
-                        "kernel": name,
-                        "threads_a_block": threads,
-                        "registers": compiled.regs_per_thread,
-                        "local_bytes": compiled.local_mem_per_thread,
-                        "shared_bytes": compiled.shared_mem_per_block,
-                        "occupancy": blocks * threads / most,
-                    }
-                )
-    return Table(_TITLE, rows, "Local bytes of a thread are those spilled from registers.")
+                rows[name, of, signature] = {
+                    "kernel": name,
+                    "system": of,
+                    "threads_a_block": threads,
+                    "registers": compiled.regs_per_thread,
+                    "local_bytes": compiled.local_mem_per_thread,
+                    "shared_bytes": compiled.shared_mem_per_block,
+                    "occupancy": blocks * threads / most,
+                }
+    note = "Local bytes of a thread are those spilled from registers."
+    return Table(_TITLE, list(rows.values()), note)

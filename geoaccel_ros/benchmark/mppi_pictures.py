@@ -10,6 +10,7 @@ from geoaccel_ros.benchmark.pictures import save
 
 # A slice below this part of a pie has no label.
 _SMALL = 0.03
+_NO_STAGES = "system", "contender", "whole_at_50_hz"
 
 
 def draw_sweep(path: Path, rows: Sequence[dict]) -> None:
@@ -55,7 +56,7 @@ def draw_stages(path: Path, rows: Sequence[dict]) -> None:
     """Draw a pie for each row of :func:`.mppi_sweep.stages`."""
     figure = Figure(figsize=(4.2 * len(rows), 4.0), layout="constrained")
     panels = figure.subplots(1, len(rows), squeeze=False)[0]
-    names = [*dict.fromkeys(n for row in rows for n in row if n not in ("system", "contender"))]
+    names = [*dict.fromkeys(n for row in rows for n in row if n not in _NO_STAGES)]
     for axes, row in zip(panels, rows, strict=True):
         own = {name: row[name] for name in names if row.get(name)}
         total = sum(own.values())

@@ -1,11 +1,12 @@
 """What an update is timed on: the shipped systems where their task begins."""
 
+import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoaccel_ros.benchmark.interleaving import Stopwatch
 from geoaccel_ros.control import rollouts
 from geoaccel_ros.control.distance_field import empty_field
 from geoaccel_ros.control.mppi import Mppi
@@ -13,9 +14,8 @@ from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
 from geoaccel_ros.control.systems import System, load_system
 
-# Updates that one time is the mean of; another package's take longer.
-_UPDATES = 10
-_PEERS_UPDATES = 2
+# A turn warms up and is timed for so long, s: processors that did something else begin slowly.
+_WARM_UP, _TIMED = 0.02, 0.1
 
 
 @dataclass(frozen=True)
@@ -124,29 +124,29 @@ def controller(problem: Problem, backend: str, threads: int) -> Mppi:
 
 
 def updates(problem: Problem, mppi: Mppi) -> Callable[[], float]:
-    """Return a run of our updates, a step apart, that gives milliseconds an update."""
+    """Return a turn of our updates, a step apart, that gives milliseconds an update."""
     state, goal = np.array(problem.start), np.array(problem.goal)
+    stamps = itertools.count()
 
-    def run() -> float:
-        mppi.reset()
-        stopwatch = Stopwatch()
-        for i in range(_UPDATES):
-            with stopwatch:
-                mppi.update(state, goal, problem.dt * i)
-        return stopwatch.milliseconds / _UPDATES
+    def update() -> None:
+        mppi.update(state, goal, problem.dt * next(stamps))
 
-    return run
+    return lambda: _turn(update)
 
 
 def commands(problem: Problem, command: Callable[[np.ndarray], np.ndarray]) -> Callable[[], float]:
-    """Return a run of another package's updates: a state in, a command out."""
+    """Return a turn of another package's updates: a state in, a command out."""
     state = np.array(problem.start, np.float32)
+    return lambda: _turn(lambda: command(state))
 
-    def run() -> float:
-        stopwatch = Stopwatch()
-        for _ in range(_PEERS_UPDATES):
-            with stopwatch:
-                command(state)
-        return stopwatch.milliseconds / _PEERS_UPDATES
 
-    return run
+def _turn(update: Callable[[], object]) -> float:
+    """Return the mean milliseconds of a turn's updates; at least one warms up, and one counts."""
+    for seconds in (_WARM_UP, _TIMED):
+        count, begun = 0, time.perf_counter()
+        elapsed = 0.0
+        while elapsed < seconds:
+            update()
+            count += 1
+            elapsed = time.perf_counter() - begun
+    return 1e3 * elapsed / count

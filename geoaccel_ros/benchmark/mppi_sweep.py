@@ -1,6 +1,7 @@
 """Times of an update over numbers of samples, and what its stages take of it."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +20,9 @@ from geoaccel_ros.control.mppi import Mppi
 SAMPLES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 # Of a controller's loop of 50 Hz, ms.
 PERIOD_MS = 20.0
-# Updates that are dropped beside the first round.
-_WARM_UPS = 9
+# In a turn so many updates are dropped and so many count, one after the other.
+_WARM_UPS = 10
+_TIMED = 10
 _PROBLEMS = (CARTPOLE, QUADROTOR, DIFF_DRIVE)
 
 
@@ -29,14 +31,14 @@ def sizes(
 ) -> tuple[list[dict], tuple[Table, Table]]:
     """Return the rows of single updates at each number of samples, and tables of them.
 
-    Every round updates each controller once, the sizes and systems in turns.
+    Sizes and systems take turns.
 
     Parameters
     ----------
     backends : sequence of str
     threads : int
     count : int
-        Updates that count, of each.
+        Updates that count, of each; tens.
 
     Returns
     -------
@@ -52,15 +54,13 @@ def sizes(
                 sized = dataclasses.replace(problem, samples=samples)
                 mppi = controller(sized, backend, threads)
                 clocks[problem.system, f"geoaccel, {mppi.backend}", samples] = _Clock(sized, mppi)
-    for clock in clocks.values():
-        for _ in range(_WARM_UPS):
-            clock()
-    times = interleave(clocks, count)
+    turns = -(-count // _TIMED)
+    times = interleave({key: clock.turn for key, clock in clocks.items()}, turns)
     rows = [
-        {"contender": contender, "system": system, "samples": samples, "ms": spread(own)}
+        {"contender": contender, "system": system, "samples": samples, "ms": spread(own.ravel())}
         for (system, contender, samples), own in times.items()
     ]
-    note = f"Milliseconds of an update, {count} after {_WARM_UPS + 1} that warm up, in turns."
+    note = f"Milliseconds of an update: {turns} turns of {_TIMED}, each after {_WARM_UPS} that warm up."
     beside = [
         {"system": system, "contender": contender} | {str(row["samples"]): row["ms"] for row in own}
         for (system, contender), own in _curves(rows).items()
@@ -99,7 +99,7 @@ def knee(samples: Sequence[int], milliseconds: Sequence[float]) -> dict:
 
 
 def stages(backends: Sequence[str], threads: int, count: int) -> Table:
-    """Return the median milliseconds of each stage of an update."""
+    """Return the median milliseconds of each stage of an update, and of whole ones at 50 Hz."""
     rows = []
     for problem in _PROBLEMS:
         for backend in backends:
@@ -107,33 +107,53 @@ def stages(backends: Sequence[str], threads: int, count: int) -> Table:
             clock = _Clock(problem, mppi)
             found = []
             for _ in range(_WARM_UPS + count):
-                clock()
+                clock.update()
                 found.append(clock.stages)
             taken = {name: [update[name] for update in found[_WARM_UPS:]] for name in found[-1]}
             medians = {name: float(np.median(values)) for name, values in taken.items()}
             rows.append(
-                {"system": problem.system, "contender": f"geoaccel, {mppi.backend}"} | medians
+                {"system": problem.system, "contender": f"geoaccel, {mppi.backend}"}
+                | medians
+                | {"whole_at_50_hz": _paced(clock, count)}
             )
     return Table(
-        "Stages of an update", rows, f"Medians, ms, of {count} updates at K={CARTPOLE.samples}."
+        "Stages of an update",
+        rows,
+        f"Medians, ms, of {count} updates at K={CARTPOLE.samples}, one after the other; whole ones "
+        f"also a period of {PERIOD_MS:g} ms apart, in which the processors idle.",
     )
 
 
+def _paced(clock: "_Clock", count: int) -> float:
+    due = time.perf_counter()
+    times = []
+    for _ in range(count):
+        times.append(clock.update())
+        due += 1e-3 * PERIOD_MS
+        time.sleep(max(0.0, due - time.perf_counter()))
+    return float(np.median(times))
+
+
 class _Clock:
-    """Updates a controller once a call, a step later each time, and returns the milliseconds."""
+    """Updates a controller, a step later each time, and returns the milliseconds."""
 
     def __init__(self, problem: Problem, mppi: Mppi):
         self._problem, self._mppi = problem, mppi
         self._state, self._goal = np.array(problem.start), np.array(problem.goal)
         self._now = 0.0
 
-    def __call__(self) -> float:
+    def update(self) -> float:
         stopwatch = Stopwatch()
         with stopwatch:
             update = self._mppi.update(self._state, self._goal, self._now)
         self._now += self._problem.dt
         self.stages = update.milliseconds
         return stopwatch.milliseconds
+
+    def turn(self) -> list[float]:
+        for _ in range(_WARM_UPS):
+            self.update()
+        return [self.update() for _ in range(_TIMED)]
 
 
 def _curves(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:

@@ -533,12 +533,11 @@ class Mppi:
         where it leads into an obstacle. Samples know no limits of rate: None if these leave no plan
         that is free.
         """
-        mean = self._finish(found.mean, past, elapsed)
         histories = (None,) if past is None else (past, None)
-        bests = [self._finish(found.best, history, elapsed) for history in histories]
-        plans, known = [mean, *bests], []
-        if np.array_equal(bests[0].astype(np.float32), found.best.astype(np.float32)):
-            plans, known = [mean, bests[0]], [found.best_cost]
+        plans = [self._finish(found.mean, past, elapsed)]
+        plans += [self._finish(found.best, history, elapsed) for history in histories]
+        # Without limits of rate, the last one is the sample as it was rolled out.
+        known = [] if self._rates.any() else [found.best_cost]
         candidates = _of_plans(problem, plans)
         mean_cost, *best_costs = costs = self._costs(candidates, len(plans) - len(known)) + known
         free = [k for k, cost in enumerate(best_costs, start=1) if cost < np.inf]

@@ -228,26 +228,29 @@ def _planar_rollout(system: System, controls: Callable, advance: Callable) -> Ca
     crash_cost = np.float32(CRASH_COST)
 
     def rollout(k, plan, noise, field, detour, setup):
-        start, control_before, goal, _, _, p = setup[:6]
+        start, u_before, goal, _, _, p = setup[:6]
         field_frame, detour_frame, clearance_limit, dt = setup[6:]
-        x = start
-        u_before = control_before
         cost = np.float32(0.0)
-        steps = plan.shape[0]
+        last = plan.shape[0] - 1
         near = _FAR
         further = _NO_DETOUR
         u = controls(plan, noise, setup, 0, k)
-        for t in range(steps):
-            # Those of the next step are on their way while a GPU computes this one.
-            u_after = controls(plan, noise, setup, min(t + 1, steps - 1), k)
-            x = advance(x, u, noise, setup, t, k)
+        u_after = controls(plan, noise, setup, min(1, last), k)
+        x = advance(start, u, noise, setup, 0, k)
+        x_end = x
+        for t in range(plan.shape[0]):
+            # A GPU fetches the controls after the next and finds the next state while it adds up
+            # what this state costs; none of them waits for another.
+            u_later = controls(plan, noise, setup, min(t + 2, last), k)
+            x_after = advance(x, u_after, noise, setup, min(t + 1, last), k)
             near = _value_at(field, field_frame, x, _FAR)
             further = _value_at(detour, detour_frame, x, _NO_DETOUR)
             if near < clearance_limit:
-                return cost + crash_cost * dt * np.float32(steps - t), True
+                return cost + crash_cost * dt * np.float32(last + 1 - t), True
             cost += dt * running_sum(running(x, u, u_before, goal, near, further, p))
-            u_before, u = u, u_after
-        return cost + terminal_sum(terminal(x, goal, near, further, p)), False
+            u_before, u, u_after = u, u_after, u_later
+            x_end, x = x, x_after
+        return cost + terminal_sum(terminal(x_end, goal, near, further, p)), False
 
     return rollout
 
@@ -260,17 +263,22 @@ def _free_rollout(system: System, controls: Callable, advance: Callable) -> Call
     terminal_sum = tuple_sum(len(system.terminal_terms))
 
     def rollout(k, plan, noise, field, detour, setup):
-        x, u_before, goal, _, _, p = setup[:6]
+        start, u_before, goal, _, _, p = setup[:6]
         dt = setup[9]
         cost = np.float32(0.0)
-        steps = plan.shape[0]
+        last = plan.shape[0] - 1
         u = controls(plan, noise, setup, 0, k)
-        for t in range(steps):
-            u_after = controls(plan, noise, setup, min(t + 1, steps - 1), k)
-            x = advance(x, u, noise, setup, t, k)
+        u_after = controls(plan, noise, setup, min(1, last), k)
+        x = advance(start, u, noise, setup, 0, k)
+        x_end = x
+        for t in range(plan.shape[0]):
+            # As on a plane: the next state does not wait for this one's cost.
+            u_later = controls(plan, noise, setup, min(t + 2, last), k)
+            x_after = advance(x, u_after, noise, setup, min(t + 1, last), k)
             cost += dt * running_sum(running(x, u, u_before, goal, p))
-            u_before, u = u, u_after
-        return cost + terminal_sum(terminal(x, goal, p)), False
+            u_before, u, u_after = u, u_after, u_later
+            x_end, x = x, x_after
+        return cost + terminal_sum(terminal(x_end, goal, p)), False
 
     return rollout
 

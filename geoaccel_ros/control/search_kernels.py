@@ -12,6 +12,8 @@ import numba
 import numpy as np
 from numba import cuda
 
+from geoaccel_ros.control import vector_math
+from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.philox import philox, two_normals
 from geoaccel_ros.control.rollouts import rollout_function
 from geoaccel_ros.control.systems import System
@@ -46,6 +48,8 @@ _NONE, _ONE = np.float32(0.0), np.float32(1.0)
 _INFINITY = np.float32(math.inf)
 _NAN = np.float32(math.nan)
 _NO_SAMPLE = np.int32(0x7FFFFFFF)
+# CUDA's own sine keeps local memory for arguments larger than these are.
+_two_normals = device_function(two_normals.py_func, vector_math.trigonometry_as_math())
 
 
 def draw(updates, seed, normals):
@@ -55,8 +59,8 @@ def draw(updates, seed, normals):
     if i < quarter:
         key0, key1 = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32)
         a, b, c, d = philox(np.uint32(i), updates[0], np.uint32(0), np.uint32(0), key0, key1)
-        a, b = two_normals(a, b)
-        c, d = two_normals(c, d)
+        a, b = _two_normals(a, b)
+        c, d = _two_normals(c, d)
         # A quarter apart, so that neighbours write to neighbours.
         normals[i] = a
         if i + quarter < normals.size:

@@ -98,13 +98,25 @@ def test_cuda_drives_like_the_cpu():
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_kernel_that_computes_otherwise_is_refused(monkeypatch):
-    run = CudaRollouts.run
+@pytest.mark.parametrize(
+    "system, rollouts", [("diff_drive", "model"), ("cartpole", "model"), ("cartpole", "hybrid")]
+)
+def test_a_kernel_that_computes_otherwise_is_refused(monkeypatch, system, rollouts):
+    run = CpuRollouts.run
 
     def wrong(self, posed, costs, crashed):
         run(self, posed, costs, crashed)
         costs *= 1.01
 
-    monkeypatch.setattr(CudaRollouts, "run", wrong)
+    # The kernel is right; who compares must see that the two differ.
+    monkeypatch.setattr(CpuRollouts, "run", wrong)
     with pytest.raises(BackendError, match="differ"):
-        Mppi(MppiConfig(backend="cuda", samples=64))
+        Mppi(
+            MppiConfig(
+                backend="cuda",
+                samples=64,
+                rollouts=rollouts,
+                sigma=(1.0, 1.0)[: 2 if system == "diff_drive" else 1],
+            ),
+            system,
+        )
