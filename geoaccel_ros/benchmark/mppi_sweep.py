@@ -60,7 +60,7 @@ def sizes(
         {"contender": contender, "system": system, "samples": samples, "ms": spread(own.ravel())}
         for (system, contender, samples), own in times.items()
     ]
-    note = f"Milliseconds of an update: {turns} turns of {_TIMED}, each after {_WARM_UPS} that warm up."
+    note = f"Milliseconds of an update: {turns} turns of {_TIMED}, each after {_WARM_UPS} more."
     beside = [
         {"system": system, "contender": contender} | {str(row["samples"]): row["ms"] for row in own}
         for (system, contender), own in _curves(rows).items()

@@ -33,7 +33,7 @@ def test_terms_are_those_of_the_plan_along_its_states():
         before = u
     final = system.terminal(update.plan[-1], GOAL, FAR, 0.0, p)
     np.testing.assert_allclose(list(update.terms.values()), [*running, *final], rtol=1e-4)
-    # The best sample would be the plan if it cost so much less that the mean were no sample to keep.
+    # The best sample is the plan where the mean costs more than this.
     most = update.min_cost + 6.0 * update.temperature
     assert sum(update.terms.values()) <= most * (1.0 + 1e-5)
 

@@ -110,13 +110,7 @@ def test_a_kernel_that_computes_otherwise_is_refused(monkeypatch, system, rollou
 
     # The kernel is right; who compares must see that the two differ.
     monkeypatch.setattr(CpuRollouts, "run", wrong)
+    sigma = (1.0,) * len(load_system(system).control)
+    config = MppiConfig(backend="cuda", samples=64, rollouts=rollouts, sigma=sigma)
     with pytest.raises(BackendError, match="differ"):
-        Mppi(
-            MppiConfig(
-                backend="cuda",
-                samples=64,
-                rollouts=rollouts,
-                sigma=(1.0, 1.0)[: 2 if system == "diff_drive" else 1],
-            ),
-            system,
-        )
+        Mppi(config, system)

@@ -30,8 +30,8 @@ MODEL = "quadruped.xml"
 THIGH = 0.8
 KNEE = -1.6
 STANCE = (0.0, THIGH, KNEE) * 4
-# Knots few enough for a gait's half period each, and far apart enough that feet move. What two cores
-# roll out in the 40 ms of a step.
+# Knots few enough for a gait's half period each, and far apart enough that feet move. What two
+# cores roll out in the 40 ms of a step.
 SAMPLING = {
     "samples": 64,
     "horizon": 12,
