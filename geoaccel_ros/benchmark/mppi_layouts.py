@@ -10,8 +10,7 @@ from geoaccel_ros.backend import cuda_problem
 from geoaccel_ros.benchmark.interleaving import interleave, spread
 from geoaccel_ros.benchmark.mppi_problems import CARTPOLE, DIFF_DRIVE, QUADROTOR, bare_problem
 from geoaccel_ros.benchmark.report import Table
-from geoaccel_ros.control.compiling import tuple_sum
-from geoaccel_ros.control.rollouts import Problem, rollout_function, step_functions
+from geoaccel_ros.control.rollouts import Problem, rollout_function
 from geoaccel_ros.control.systems import System
 
 _TITLE = "Shapes of the rollouts on CUDA"
@@ -20,7 +19,6 @@ _SAMPLES = (2048, 16384)
 # Threads of a block: those of the search.
 _THREADS = 32
 _WARP = 32
-_EVERY_LANE = 0xFFFFFFFF
 # Launches that one time is the mean of.
 _LAUNCHES = 20
 
@@ -78,71 +76,21 @@ def shared_plan_kernel(system: System, horizon: int) -> Callable:
 
 @functools.cache
 def warp_kernel(system: System) -> Callable:
-    """Return the kernel of a warp a sample.
-
-    A lane fetches the controls of one step and adds up its cost; states follow each other, so all
-    lanes compute all of them. A crash does not end a rollout.
-    """
+    """Return the kernel of a warp a sample."""
     from numba import cuda
 
-    controls, advance, running, terminal = step_functions(system)
-    running_sum = tuple_sum(len(system.running_terms))
-    terminal_sum = tuple_sum(len(system.terminal_terms))
-    of_lane = _of_lane(len(system.control))
-    zero = np.float32(0.0)
+    from geoaccel_ros.control.rollouts_lanes import lanes_rollout
+
+    rollout = lanes_rollout(system, _WARP)
 
     def kernel(plan, noise, field, detour, setup, costs, crashed):
-        lane = cuda.threadIdx.x % _WARP
         k = cuda.grid(1) // _WARP
         if k < costs.shape[0]:
-            x, u_before, dt = setup[0], setup[1], setup[9]
-            steps = plan.shape[0]
-            cost = zero
-            for first in range(0, steps, _WARP):
-                count = min(_WARP, steps - first)
-                own = controls(plan, noise, setup, min(first + lane, steps - 1), k)
-                before = of_lane(own, max(lane - 1, 0))
-                if lane == 0:
-                    before = u_before
-                reached = x
-                for i in range(count):
-                    x = advance(x, of_lane(own, i), noise, setup, first + i, k)
-                    if lane == i:
-                        reached = x
-                if lane < count:
-                    terms = running(reached, own, before, field, detour, setup)
-                    cost += dt * running_sum(terms)
-                u_before = of_lane(own, count - 1)
-            offset = _WARP // 2
-            while offset:
-                cost += cuda.shfl_xor_sync(_EVERY_LANE, cost, offset)
-                offset //= 2
-            if lane == 0:
-                costs[k] = cost + terminal_sum(terminal(x, field, detour, setup))
-                crashed[k] = False
+            cost, crash = rollout(k, plan, noise, field, detour, setup)
+            if cuda.laneid == 0:
+                costs[k], crashed[k] = cost, crash
 
     return kernel
-
-
-def _of_lane(count: int) -> Callable:
-    """Return a device function: the numbers (count,) that another lane of the warp holds."""
-    import numba
-    from numba import cuda
-
-    last = count - 1
-
-    def number(values, lane):
-        return (cuda.shfl_sync(_EVERY_LANE, values[last], lane),)
-
-    number = numba.njit(inline="always")(number)
-    if count == 1:
-        return number
-    others = _of_lane(last)
-
-    def numbers(values, lane):
-        return others(values, lane) + number(values, lane)
-
-    return numba.njit(inline="always")(numbers)
 
 
 def _shapes_of(sized) -> dict[str, "_Shape"]:

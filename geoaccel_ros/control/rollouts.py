@@ -103,14 +103,16 @@ def rollout_function(system: System) -> Callable:
     return _device_functions(system)[0]
 
 
-def step_functions(system: System) -> tuple[Callable, Callable, Callable, Callable]:
+def step_functions(system: System) -> tuple[Callable, ...]:
     """Return what rollouts consist of, for kernels that go through one in another order.
 
-    Device functions: the controls of sample k at step t; the state that they lead to; the terms of
-    running and terminal cost. All look at the grids where the system is planar.
+    Device functions: the controls of sample k at step t; the state that they lead to; how near the
+    next obstacle is; the terms of running and terminal cost. The grids are looked at where the
+    system is planar.
     """
-    costs = _planar_costs(system) if system.is_planar else _free_costs(system)
-    return (*_modelled(system), *costs)
+    if system.is_planar:
+        return *_modelled(system), _planar_clearance, *_planar_costs(system)
+    return *_modelled(system), _no_obstacle, *_free_costs(system)
 
 
 class CpuRollouts:
@@ -217,6 +219,16 @@ def _device_functions(system: System, motion: Callable = _modelled) -> tuple[Cal
 @numba.njit(inline="always")
 def _value_at(grid, frame, x, outside):
     return _interpolate(grid, frame[0], frame[1], frame[2], x[0], x[1], outside)
+
+
+@numba.njit(inline="always")
+def _planar_clearance(x, field, setup):
+    return _value_at(field, setup[6], x, _FAR)
+
+
+@numba.njit(inline="always")
+def _no_obstacle(x, field, setup):
+    return _FAR
 
 
 def _planar_rollout(system: System, controls: Callable, advance: Callable) -> Callable:

@@ -16,12 +16,15 @@ from geoaccel_ros.control import search_kernels as kernels
 from geoaccel_ros.control.distance_field import DistanceField
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.rollouts import CpuRollouts, Problem
+from geoaccel_ros.control.rollouts_lanes import WARP
 from geoaccel_ros.control.search import Findings, noise_basis
 from geoaccel_ros.control.stopwatch import Stopwatch
 from geoaccel_ros.control.systems import System
 
 # Rollouts are chains of dependent steps: the fewer share a multiprocessor, the sooner they end.
-_ROLLOUT_THREADS = 32
+_ROLLOUT_THREADS = WARP
+# Of a multiprocessor, since Maxwell.
+_SCHEDULERS = 4
 _THREADS = 128
 
 
@@ -73,7 +76,8 @@ class CudaSearch:
         self._best = cuda.to_device(np.zeros(1, np.int32))
         self._updates = cuda.to_device(np.zeros(1, np.uint32))
         self._field, self._detour = _Grid(), _Grid()
-        self._roll_out = _kernel(kernels.roll_out(system))
+        self._lanes = _lanes(samples * len(parameters)) if system.is_planar else 1
+        self._roll_out = _kernel(kernels.roll_out(system, self._lanes))
         self._graph = None
         self._captured = None
         self._problem: Problem | None = None
@@ -101,9 +105,10 @@ class CudaSearch:
         self._launch(problem)
         watch.lap("graph")
         statistics, mean, deviation, best = self._outputs.host
+        statistics = statistics.tolist()
         samples = self._config.samples
-        collided = float(statistics[kernels.CRASHED]) / samples
-        not_finite = float(statistics[kernels.NOT_FINITE]) / samples
+        collided = statistics[kernels.CRASHED] / samples
+        not_finite = statistics[kernels.NOT_FINITE] / samples
         counted = int(statistics[kernels.COUNTED])
         if not counted:
             return Findings(
@@ -114,11 +119,11 @@ class CudaSearch:
             collided_fraction=collided,
             mean=mean.copy(),
             best=best.copy(),
-            best_cost=float(statistics[kernels.BEST_COST]),
-            mean_cost=float(statistics[kernels.MEAN_COST]),
-            ess=float(statistics[kernels.ESS]),
-            temperature=float(statistics[kernels.TEMPERATURE]),
-            log_eta=float(statistics[kernels.LOG_ETA]),
+            best_cost=statistics[kernels.BEST_COST],
+            mean_cost=statistics[kernels.MEAN_COST],
+            ess=statistics[kernels.ESS],
+            temperature=statistics[kernels.TEMPERATURE],
+            log_eta=statistics[kernels.LOG_ETA],
             at_bound=bool(statistics[kernels.AT_BOUND]),
             deviation=None if sigma is None else deviation.copy(),
             not_finite_fraction=not_finite,
@@ -228,7 +233,8 @@ class CudaSearch:
             self._tried,
             self._noise,
         )
-        self._roll_out[(-(-samples // _ROLLOUT_THREADS), sets), _ROLLOUT_THREADS, on](
+        blocks = -(-samples * self._lanes // _ROLLOUT_THREADS)
+        self._roll_out[(blocks, sets), _ROLLOUT_THREADS, on](
             situation,
             plan,
             self._noise,
@@ -325,6 +331,15 @@ class _Grid:
             stream.synchronize()
             self._grid = grid
         return self._values
+
+
+def _lanes(rollouts: int) -> int:
+    """Return how many lanes share a rollout, so that every scheduler has a warp at most."""
+    warps = _SCHEDULERS * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    lanes = 1
+    while lanes < WARP and 2 * lanes * rollouts <= WARP * warps:
+        lanes *= 2
+    return lanes
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from geoaccel_ros.control import vector_math
 from geoaccel_ros.control.compiling import device_function
 from geoaccel_ros.control.philox import philox, two_normals
 from geoaccel_ros.control.rollouts import rollout_function
+from geoaccel_ros.control.rollouts_lanes import lanes_rollout
 from geoaccel_ros.control.systems import System
 from geoaccel_ros.control.weights import HIGHEST, LOWEST, MET
 
@@ -99,13 +100,14 @@ def mix(normals, basis, begins, ends, sigma, plan, tried, noise):
 
 
 @functools.cache
-def roll_out(system: System) -> Callable:
-    """Return the kernel that writes costs and crashed (M, K): a thread a sample and set.
+def roll_out(system: System, lanes: int) -> Callable:
+    """Return the kernel that writes costs and crashed (M, K): ``lanes`` threads a sample and set.
 
     ``situation`` holds what changes: the state, the control in force, the goal, where the two grids
     lie, and the clearance that is a crash.
     """
-    rollout = rollout_function(system)
+    alone = lanes == 1
+    rollout = rollout_function(system) if alone else lanes_rollout(system, lanes)
     states, controls, goals = len(system.state), len(system.control), len(system.goal)
     state_of, control_of, goal_of = _tuple_of(states), _tuple_of(controls), _tuple_of(goals)
     frame_of = _tuple_of(3)
@@ -118,9 +120,11 @@ def roll_out(system: System) -> Callable:
     limit = detour_frame + 3
 
     def kernel(situation, plan, noise, field, detour, sets, lower, upper, dt, costs, crashed):
-        k = cuda.grid(1)
+        sample = cuda.grid(1) // lanes
         m = cuda.blockIdx.y
-        if k < noise.shape[2]:
+        # Lanes that are left over repeat the last sample: the others wait for the whole warp.
+        k = min(sample, noise.shape[2] - 1)
+        if sample == k or not alone:
             setup = (
                 state_of(situation, 0),
                 control_of(situation, before),
@@ -134,8 +138,9 @@ def roll_out(system: System) -> Callable:
                 dt,
             )
             cost, crash = rollout(k, plan, noise, field, detour, setup)
-            costs[m, k] = cost
-            crashed[m, k] = crash
+            if sample == k:
+                costs[m, k] = cost
+                crashed[m, k] = crash
 
     return kernel
 

@@ -1,5 +1,4 @@
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -41,12 +40,12 @@ _SIGNATURES = {
 }
 
 
-def _roll_out_ptx(name, compute_capability):
+def _roll_out_ptx(name, lanes, compute_capability):
     system = load_system(name)
     limits = types.UniTuple(_f, len(system.control))
     arrays = _f[::1], _f[:, ::1], _f[:, :, ::1], _f[:, ::1], _f[:, ::1], _f[:, ::1]
     signature = (*arrays, limits, limits, _f, _f[:, ::1], _b[:, ::1])
-    return cuda.compile_ptx(kernels.roll_out(system), signature, cc=compute_capability)[0]
+    return cuda.compile_ptx(kernels.roll_out(system, lanes), signature, cc=compute_capability)[0]
 
 
 @pytest.mark.parametrize("kernel", _SIGNATURES, ids=lambda kernel: kernel.__name__)
@@ -57,13 +56,18 @@ def test_compiles_without_a_gpu(kernel, compute_capability):
     assert ".visible .entry" in ptx
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("name", [name for name in available() if load_system(name).step])
-def test_every_system_is_rolled_out_in_float32_and_in_registers(name):
-    ptx = _roll_out_ptx(name, (8, 7))
+def test_every_system_is_rolled_out_in_float32_and_in_registers(name, lanes):
+    ptx = _roll_out_ptx(name, lanes, (8, 7))
     # Nothing is promoted to float64, where a GPU is slow: every constant of the model is float32.
     assert "cvt.f64.f32" not in ptx and "add.f64" not in ptx and "add.rn.f64" not in ptx
-    # Memory of a thread's own: seven words, in which sine and cosine reduce angles beyond 1e5.
-    assert {int(size) for size in re.findall(r"\.local .*depot\d+\[(\d+)\]", ptx)} <= {28}
+    assert ".local" not in ptx
+
+
+def test_noise_is_drawn_in_registers():
+    ptx, _ = cuda.compile_ptx(kernels.draw, _SIGNATURES[kernels.draw], cc=(9, 0))
+    assert ".local" not in ptx
 
 
 def _searched(config, posed):
