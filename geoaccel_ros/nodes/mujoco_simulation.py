@@ -1,4 +1,4 @@
-"""mujoco_simulation: a robot in a yard, as its sensors and its drive show themselves on topics."""
+"""mujoco_simulation: a MuJoCo model, as its sensors and its drive show themselves on topics."""
 
 import sys
 import traceback
@@ -9,7 +9,7 @@ from nav_msgs.msg import Odometry
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Imu, JointState, PointCloud2
-from std_msgs.msg import Header
+from std_msgs.msg import Float64MultiArray, Header
 from std_srvs.srv import SetBool, Trigger
 from tf2_msgs.msg import TFMessage
 
@@ -21,6 +21,7 @@ from geoaccel_ros.ros.pointcloud2 import message_from_points
 from geoaccel_ros.ros.run import run
 from geoaccel_ros.ros.transforms import set_pose, stamped_transform
 from geoaccel_ros.simulation import events
+from geoaccel_ros.simulation.actuation import Wheels
 from geoaccel_ros.simulation.thread import SimulationThread
 from geoaccel_ros.simulation.world import Simulation, SimulationConfig, SimulationError
 
@@ -39,9 +40,10 @@ class MujocoSimulationConfig(NodeConfig, SimulationConfig):
 
 
 class MujocoSimulation(ManagedNode):
-    """cmd_vel (TwistStamped) -> /clock, points, odom (truth), joint_states, imu, /tf, /tf_static.
+    """cmd_vel or commands -> /clock, points, odom (truth), joint_states, imu, /tf, /tf_static.
 
-    The physics thread owns MuJoCo's state and publishes what is due.
+    Topics are those of what the configured model has. The physics thread owns MuJoCo's state and
+    publishes what is due.
     """
 
     NAME = "mujoco_simulation"
@@ -58,19 +60,28 @@ class MujocoSimulation(ManagedNode):
             events.JointState: self._publish_joints,
             events.ImuSample: self._publish_imu,
         }
+        simulation = self._simulation
         self._clock_publisher = self.advertise(Clock, "/clock", qos.CLOCK)
-        self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
-        self._odom_publisher = self.advertise(Odometry, "odom", qos.RELIABLE)
-        self._joint_publisher = self.advertise(JointState, "joint_states", qos.RELIABLE)
-        self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
-        self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
+        if simulation.has_lidar:
+            self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
+        if simulation.has_base:
+            self._odom_publisher = self.advertise(Odometry, "odom", qos.RELIABLE)
+            self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
+        if simulation.joint_names:
+            self._joint_publisher = self.advertise(JointState, "joint_states", qos.RELIABLE)
+        if simulation.has_imu:
+            self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
         self._static_publisher = self.advertise(TFMessage, "/tf_static", qos.LATCHED)
-        self.subscribe(TwistStamped, "cmd_vel", self._on_command, qos.RELIABLE)
+        if isinstance(simulation.actuation, Wheels):
+            self.subscribe(TwistStamped, "cmd_vel", self._on_twist, qos.RELIABLE)
+        else:
+            self.subscribe(Float64MultiArray, "commands", self._on_commands, qos.RELIABLE)
         self.offer(SetBool, "~/pause", self._on_pause)
         self.offer(Trigger, "~/reset", self._on_reset)
 
     def activate(self):
-        self._static_publisher.publish(TFMessage(transforms=self._mounts()))
+        if mounts := self._mounts():
+            self._static_publisher.publish(TFMessage(transforms=mounts))
         self._thread.start()
 
     def deactivate(self):
@@ -148,17 +159,28 @@ class MujocoSimulation(ManagedNode):
     # From the executor.
 
     def _mounts(self) -> list[TransformStamped]:
-        simulation, base = self._simulation, self.config.base_frame
+        simulation, config = self._simulation, self.config
+        parent = config.base_frame if simulation.has_base else config.world_frame
         stamp = _stamp(simulation.time_ns)
         return [
-            stamped_transform(stamp, base, self.config.lidar_frame, simulation.T_base_lidar),
-            stamped_transform(stamp, base, self.config.imu_frame, simulation.T_base_imu),
+            stamped_transform(stamp, parent, frame, mount)
+            for frame, mount in (
+                (config.lidar_frame, simulation.T_base_lidar),
+                (config.imu_frame, simulation.T_base_imu),
+            )
+            if mount is not None
         ]
 
-    def _on_command(self, message: TwistStamped) -> None:
+    def _on_twist(self, message: TwistStamped) -> None:
+        self._command(message.twist.linear.x, message.twist.angular.z)
+
+    def _on_commands(self, message: Float64MultiArray) -> None:
+        self._command(*message.data)
+
+    def _command(self, *values: float) -> None:
         self.counters.count("commands in")
         try:
-            self._simulation.command(message.twist.linear.x, message.twist.angular.z)
+            self._simulation.command(*values)
         except SimulationError as error:
             self.counters.count("commands refused")
             self.get_logger().warning(str(error), throttle_duration_sec=5.0)

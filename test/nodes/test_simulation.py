@@ -140,5 +140,5 @@ def test_a_command_that_is_no_number_is_refused(nodes, probe):
 def test_a_model_that_does_not_exist_is_one_line(nodes):
     process = nodes.start("mujoco_simulation", "-p", "model:=moon", active=False)
     assert process.wait() == 1
-    assert "parameter 'model' is 'moon', must be a path or one of yard" in process.output
+    assert "parameter 'model' is 'moon', must be a path or one of cartpole, " in process.output
     assert "Traceback" not in process.output
