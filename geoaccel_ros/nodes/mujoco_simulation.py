@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from geometry_msgs.msg import TransformStamped, TwistStamped
 from nav_msgs.msg import Odometry
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Imu, JointState, PointCloud2
-from std_msgs.msg import Float64MultiArray, Header
+from std_msgs.msg import Float64MultiArray, Header, UInt64
 from std_srvs.srv import SetBool, Trigger
 from tf2_msgs.msg import TFMessage
 
@@ -24,6 +25,13 @@ from geoaccel_ros.simulation import events
 from geoaccel_ros.simulation.actuation import Wheels
 from geoaccel_ros.simulation.thread import SimulationThread
 from geoaccel_ros.simulation.world import Simulation, SimulationConfig, SimulationError
+
+# Whoever comes late hears the newest, and nothing older.
+_NEWEST = QoSProfile(
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class MujocoSimulationConfig(NodeConfig, SimulationConfig):
 
 
 class MujocoSimulation(ManagedNode):
-    """cmd_vel or commands -> /clock, points, odom (truth), joint_states, imu, /tf, /tf_static.
+    """cmd_vel or commands -> /clock, epoch, odom (truth), joint_states, points, imu, transforms.
 
     Topics are those of what the configured model has. The physics thread owns MuJoCo's state and
     publishes what is due.
@@ -55,6 +63,7 @@ class MujocoSimulation(ManagedNode):
         self._thread = self._new_thread(self.config.start_paused)
         self._publish = {
             events.ClockTick: self._publish_clock,
+            events.EpochStart: self._publish_epoch,
             events.Scan: self._publish_scan,
             events.TruthState: self._publish_truth,
             events.JointState: self._publish_joints,
@@ -62,6 +71,7 @@ class MujocoSimulation(ManagedNode):
         }
         simulation = self._simulation
         self._clock_publisher = self.advertise(Clock, "/clock", qos.CLOCK)
+        self._epoch_publisher = self.advertise(UInt64, "epoch", _NEWEST)
         if simulation.has_lidar:
             self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
         if simulation.has_base:
@@ -119,6 +129,9 @@ class MujocoSimulation(ManagedNode):
 
     def _publish_clock(self, tick: events.ClockTick) -> None:
         self._clock_publisher.publish(Clock(clock=_stamp(tick.stamp_ns)))
+
+    def _publish_epoch(self, start: events.EpochStart) -> None:
+        self._epoch_publisher.publish(UInt64(data=start.epoch))
 
     def _publish_scan(self, scan: events.Scan) -> None:
         header = Header(stamp=_stamp(scan.stamp_ns), frame_id=self.config.lidar_frame)
@@ -180,7 +193,7 @@ class MujocoSimulation(ManagedNode):
     def _command(self, *values: float) -> None:
         self.counters.count("commands in")
         try:
-            self._simulation.command(*values)
+            self._thread.command(*values)
         except SimulationError as error:
             self.counters.count("commands refused")
             self.get_logger().warning(str(error), throttle_duration_sec=5.0)

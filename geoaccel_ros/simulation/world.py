@@ -62,6 +62,15 @@ class SimulationConfig(LidarConfig):
     realtime_factor: float = parameter(
         1.0, "Simulated seconds a second; 0: as fast as possible", minimum=0.0, maximum=100.0
     )
+    stepping: str = parameter(
+        "time",
+        "Time runs at realtime_factor, or stands until a command comes and goes on for "
+        "command_period",
+        choices=("time", "command"),
+    )
+    command_period: float = parameter(
+        0.02, "Simulated time for each command when stepping by command", unit="s", minimum=1e-4
+    )
     start_paused: bool = parameter(False, "Hold time until resumed")
     keyframe: str = parameter("", "The model's keyframe to start from; '': its default pose")
     start_qpos: tuple[float, ...] = parameter(
@@ -122,6 +131,8 @@ class Simulation:
         or if a joint lies between, so that the mount is no constant.
     T_world_start : (4, 4) float64
         The base's pose at the start and after each reset.
+    steps_per_command : int
+        Physics steps for each command where ``stepping`` is by command, else 0.
     joint_names : tuple of str
         All hinges and slides of the model, in its order.
     time_ns, epoch, contacts : int
@@ -151,6 +162,7 @@ class Simulation:
         self._joint_qpos, self._joint_dof = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         self.actuation = self._find_actuation()
         self._check_rates()
+        self.steps_per_command = self._find_period()
         self._find_start()
         of_robot = model.body_weldid != 0
         if self.has_base:
@@ -189,8 +201,15 @@ class Simulation:
         Raises
         ------
         SimulationError
-            If the number of values is wrong, or one is not finite; the previous command stays.
+            As :meth:`check_command`; the previous command stays.
         """
+        self.check_command(*values)
+        ctrl = self.actuation.ctrl(np.array(values, float))
+        with self._command_lock:
+            self._command = (ctrl, self.time_ns)
+
+    def check_command(self, *values: float) -> None:
+        """Raise a SimulationError if a command has a wrong length or a value is not finite."""
         names = self.actuation.names
         if len(values) != len(names):
             raise SimulationError(
@@ -199,12 +218,11 @@ class Simulation:
         if not np.isfinite(values).all():
             told = " ".join(f"{n}={v:g}" for n, v in zip(names, values, strict=True))
             raise SimulationError(f"command {told} is not finite")
-        ctrl = self.actuation.ctrl(np.array(values, float))
-        with self._command_lock:
-            self._command = (ctrl, self.time_ns)
 
     def step(self) -> list[Event]:
-        """Advance by one timestep and return what is due at the new instant, the clock first.
+        """Advance by one timestep and return what is due at the new instant.
+
+        The clock comes first and the state last, so that who answers the state has seen the rest.
 
         Raises
         ------
@@ -220,7 +238,21 @@ class Simulation:
         self._steps += 1
         self._count_contacts()
 
-        return self._sample() + (self._scan(start_ns) if self.has_lidar else [])
+        return [
+            *self._clock_tick(),
+            *self._imu_sample(),
+            *self._scans(start_ns),
+            *self._states(),
+        ]
+
+    def state(self) -> list[Event]:
+        """Return what is known of the state now: joints and truth, of one stamp."""
+        events: list[Event] = []
+        if self.joint_names:
+            events.append(self._joint_state())
+        if self.has_base:
+            events.append(self._truth())
+        return events
 
     def reset(self) -> None:
         """Put the robot back to its start, at rest.
@@ -271,33 +303,42 @@ class Simulation:
         self.contacts += len(touching - self._touching)
         self._touching = touching
 
-    def _sample(self) -> list[Event]:
-        config, stamp_ns = self.config, self.time_ns
-        events: list[Event] = []
-        if self._due(config.clock_rate):
-            events.append(ClockTick(stamp_ns))
-        if self.has_imu and self._due(config.imu_rate):
-            events.append(self._imu_sample())
-        if self.joint_names and self._due(config.joint_rate):
-            events.append(self._joint_state())
-        if self.has_base and self._due(config.truth_rate):
-            events.append(self._truth())
-        return events
+    def _clock_tick(self) -> list[Event]:
+        due = self._period_ends() or self._due(self.config.clock_rate)
+        return [ClockTick(self.time_ns)] if due else []
 
-    def _scan(self, start_ns: int) -> list[Event]:
-        T_start, T_end = self._T_world_lidar, self._lidar_frame.pose(self.data)
-        self._T_world_lidar = T_end
-        return self._lidar.advance(self.data, start_ns, self.time_ns, T_start, T_end)
-
-    def _imu_sample(self) -> ImuSample:
+    def _imu_sample(self) -> list[Event]:
+        if not (self.has_imu and self._due(self.config.imu_rate)):
+            return []
         noise = self._imu_rng.standard_normal((2, 3))
         _, gyro = self._imu_frame.twist(self.model, self.data)
         force = self._imu_frame.specific_force(self.model, self.data)
-        return ImuSample(
+        sample = ImuSample(
             self.time_ns,
             gyro + self.config.imu_gyro_noise * noise[0],
             force + self.config.imu_accelerometer_noise * noise[1],
         )
+        return [sample]
+
+    def _scans(self, start_ns: int) -> list[Event]:
+        if not self.has_lidar:
+            return []
+        T_start, T_end = self._T_world_lidar, self._lidar_frame.pose(self.data)
+        self._T_world_lidar = T_end
+        return self._lidar.advance(self.data, start_ns, self.time_ns, T_start, T_end)
+
+    def _states(self) -> list[Event]:
+        if self.steps_per_command:
+            return self.state() if self._period_ends() else []
+        events: list[Event] = []
+        if self.joint_names and self._due(self.config.joint_rate):
+            events.append(self._joint_state())
+        if self.has_base and self._due(self.config.truth_rate):
+            events.append(self._truth())
+        return events
+
+    def _period_ends(self) -> bool:
+        return self.steps_per_command > 0 and self._steps % self.steps_per_command == 0
 
     def _joint_state(self) -> JointState:
         return JointState(
@@ -374,6 +415,24 @@ class Simulation:
             mujoco.mj_resetData(self.model, data)
         else:
             mujoco.mj_resetDataKeyframe(self.model, data, self._keyframe)
+
+    def _find_period(self) -> int:
+        """Return the physics steps of ``command_period``; 0 where commands step nothing."""
+        if self.config.stepping == "time":
+            return 0
+        period, timestep = self.config.command_period, self.timestep_ns * 1e-9
+        steps = round(period / timestep)
+        if steps < 1 or abs(steps * timestep - period) > 1e-9:
+            raise ConfigurationError(
+                f"parameter 'command_period' is {period:g}, must be a multiple of {timestep:g} (the"
+                f" physics' timestep in model '{self.config.model}')"
+            )
+        if period > self.config.command_timeout:
+            raise ConfigurationError(
+                f"parameter 'command_period' is {period:g}, must be <= 'command_timeout'"
+                f" ({self.config.command_timeout:g})"
+            )
+        return steps
 
     def _check_rates(self) -> None:
         used = {
