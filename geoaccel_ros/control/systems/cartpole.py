@@ -15,6 +15,16 @@ GOAL = ("x",)
 MODEL = "cartpole.xml"
 RUNNING = ("angle", "position", "v", "w", "force", "change", "rail")
 TERMINAL = ("angle",)
+SAMPLING = {
+    "samples": 1024,
+    "horizon": 50,
+    "dt": 0.02,
+    "sigma": (5.0,),
+    # What swings the pole up is too much to hold it still with.
+    "sigma_adaptation": 0.2,
+    "sigma_floor": 0.1,
+    "command_delay": 0.0,
+}
 TASK = {"start": (0.0, math.pi, 0.0, 0.0), "goal": (0.0,), "hold": 1.0}
 
 GRAVITY = 9.81  # m/s^2

@@ -20,6 +20,13 @@ GOAL = ("x", "y", "z")
 MODEL = "quadrotor.xml"
 RUNNING = ("goal", "v", "tilt", "w", "thrust", "torque")
 TERMINAL = ("goal", "v", "tilt", "w")
+SAMPLING = {
+    "samples": 1024,
+    "horizon": 30,
+    "dt": 0.02,
+    "sigma": (2.0, 0.03, 0.03, 0.005),
+    "command_delay": 0.0,
+}
 TASK = {"goal": (3.0, 0.0, 0.0), "hold": 1.0}
 
 GRAVITY = 9.81  # m/s^2
