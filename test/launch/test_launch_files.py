@@ -22,6 +22,7 @@ _FILES = [
     ("compression", {"node": "cloud_decoder", "profile": "link"}, ["cloud_decoder"]),
     ("mppi", {"namespace": "robot"}, ["mppi_controller"]),
     ("simulation", {"realtime_factor": "1"}, ["mujoco_simulation"]),
+    ("simulation", {"world": "quadrotor", "truth_topic": "odom"}, ["mujoco_simulation"]),
 ]
 
 

@@ -166,9 +166,9 @@ def test_a_resumed_simulation_still_runs_when_activated_again(nodes, probe):
 
 
 def test_diverged_physics_is_logged_and_told_to_whoever_asks(nodes, probe, tmp_path):
-    yard = (resources.files("geoaccel_ros.simulation.models") / "yard.xml").read_text("utf-8")
+    yard = resources.files("geoaccel_ros.simulation.models") / "yard.xml"
     model = tmp_path / "diverging.xml"
-    model.write_text(yard.replace("<option", '<option gravity="0 0 -1e12"', 1))
+    model.write_text(f'<mujoco><include file="{yard}"/><option gravity="0 0 -1e12"/></mujoco>')
     process = nodes.start("mujoco_simulation", "-p", f"model:={model}")
     process.wait_for_output("SimulationError: physics diverged", timeout=20.0)
     assert "FATAL" in process.output and "Traceback" in process.output

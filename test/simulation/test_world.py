@@ -392,7 +392,7 @@ def test_what_mujoco_says_of_a_broken_model_reaches_the_user(tmp_path):
     [
         (
             '<site name="lidar"',
-            "'lidar_site': the model has no site or body 'lidar'.*; sites: imu; bodies: ramp, base",
+            "'lidar_site': the model has no site or body 'lidar'.*; sites: imu; bodies: base_link",
         ),
         (
             '<site name="imu"',
@@ -405,18 +405,13 @@ def test_what_mujoco_says_of_a_broken_model_reaches_the_user(tmp_path):
     ],
 )
 def test_a_model_that_lacks_something_says_what(cut, missing, tmp_path):
-    lines = yard_text().splitlines()
-    kept = [line for line in lines if cut not in line]
-    if "imu_site" in missing:
-        kept = [line for line in kept if 'site="imu"' not in line]
-    path = tmp_path / "lacking.xml"
-    path.write_text("\n".join(kept))
+    models = resources.files("geoaccel_ros.simulation.models")
+    (tmp_path / "robots").mkdir()
+    for name in ("yard.xml", "robots/diff_drive.xml"):
+        lines = (models / name).read_text("utf-8").splitlines()
+        (tmp_path / name).write_text("\n".join(line for line in lines if cut not in line))
     with pytest.raises(ConfigurationError, match=missing):
-        simulation(model=str(path))
-
-
-def yard_text():
-    return (resources.files("geoaccel_ros.simulation.models") / "yard.xml").read_text("utf-8")
+        simulation(model=str(tmp_path / "yard.xml"))
 
 
 @pytest.mark.parametrize("name", ["imu_rate", "joint_rate", "truth_rate"])
