@@ -3,9 +3,10 @@
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from geoaccel_ros.simulation.events import ClockTick, EpochStart, Event
+from geoaccel_ros.simulation.lidar_thread import LidarThread
 from geoaccel_ros.simulation.pacing import Pacer
 from geoaccel_ros.simulation.world import Simulation, SimulationError
 
@@ -19,7 +20,8 @@ class SimulationThread:
     The first event, and that of every reset, is an EpochStart. With ``stepping`` by command time
     stands until :meth:`command` is called, and goes on by ``command_period`` for each call; the
     state is told at the start, at the end of every such period and at a reset, and nothing depends
-    on the wall clock.
+    on the wall clock. Otherwise the lidar's rays are cast on a thread of their own, so that a sweep
+    may come some steps after its end.
 
     While paused, simulated time stands still but is still told at ``clock_rate`` (of wall time), so
     that whoever joins, or waits for a clock, is not stuck. pause, resume and reset return at once
@@ -61,6 +63,7 @@ class SimulationThread:
         self._commands: queue.Queue[tuple[float, ...]] = queue.Queue(_WAITING_MAX)
         if not (simulation.config.start_paused if paused is None else paused):
             self._running.set()
+        self._rays: LidarThread | None = None
         self._pacer = Pacer(simulation.config.realtime_factor, sleep=self._stop.wait)
         self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
 
@@ -122,29 +125,49 @@ class SimulationThread:
 
     def _run(self) -> None:
         try:
-            self._on_event(EpochStart(self.simulation.time_ns, self.simulation.epoch))
-            if self._by_command:
-                self._tell(self.simulation.state())
-            # A pause is not lag: the pacer begins anew after one, however it ended.
-            pacing = False
-            while not self._stop.is_set():
-                if self._reset.is_set():
-                    self._reset.clear()
-                    self._start_again()
-                if not self._running.is_set():
-                    pacing = False
-                    self._hold()
-                elif self._by_command:
-                    self._execute_next()
-                else:
-                    if not pacing:
-                        self._pacer.start(self.simulation.time_ns * 1e-9)
-                    pacing = True
-                    self._step_on_time()
+            with self._rays_beside():
+                self._go()
         except Exception as error:
             self.error = error
             if self._on_error is not None:
                 self._on_error(error)
+
+    @contextlib.contextmanager
+    def _rays_beside(self) -> Iterator[None]:
+        """Have a thread cast the lidar's rays, except where events must keep their order."""
+        simulation = self.simulation
+        if self._by_command or not simulation.has_lidar:
+            yield
+            return
+        simulation.lidar = self._rays = LidarThread(simulation.model, simulation.lidar)
+        try:
+            yield
+        finally:
+            simulation.lidar = self._rays.stop()
+        # Whoever goes on from here begins with the next sweep.
+        self._tell(self._rays.complete())
+
+    def _go(self) -> None:
+        """Do what :meth:`start` begins, until told to stop."""
+        self._on_event(EpochStart(self.simulation.time_ns, self.simulation.epoch))
+        if self._by_command:
+            self._tell(self.simulation.state())
+        # A pause is not lag: the pacer begins anew after one, however it ended.
+        pacing = False
+        while not self._stop.is_set():
+            if self._reset.is_set():
+                self._reset.clear()
+                self._start_again()
+            if not self._running.is_set():
+                pacing = False
+                self._hold()
+            elif self._by_command:
+                self._execute_next()
+            else:
+                if not pacing:
+                    self._pacer.start(self.simulation.time_ns * 1e-9)
+                pacing = True
+                self._step_on_time()
 
     def _tell(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -180,5 +203,7 @@ class SimulationThread:
 
     def _hold(self) -> None:
         """Tell the time once and wait for one clock period, or less when resumed."""
+        if self._rays is not None:
+            self._tell(self._rays.complete())
         self._on_event(ClockTick(self.simulation.time_ns))
         self._running.wait(1 / self.simulation.config.clock_rate)

@@ -21,6 +21,7 @@ from geoaccel_ros.simulation.events import (
     TruthState,
 )
 from geoaccel_ros.simulation.lidar import LidarConfig, SpinningLidar
+from geoaccel_ros.simulation.lidar_thread import LidarThread
 from geoaccel_ros.simulation.model import (
     Frame,
     find_body,
@@ -133,6 +134,8 @@ class Simulation:
         The base's pose at the start and after each reset.
     steps_per_command : int
         Physics steps for each command where ``stepping`` is by command, else 0.
+    lidar : SpinningLidar, LidarThread or None
+        What casts rays for whoever steps; a LidarThread may take its place.
     joint_names : tuple of str
         All hinges and slides of the model, in its order.
     time_ns, epoch, contacts : int
@@ -174,9 +177,10 @@ class Simulation:
 
         lidar_seed, imu_seed = np.random.SeedSequence(self.config.seed).spawn(2)
         self._imu_rng = np.random.default_rng(imu_seed)
+        self.lidar: SpinningLidar | LidarThread | None = None
         if self.has_lidar:
             robot_geoms = np.flatnonzero(self._is_robot)
-            self._lidar = SpinningLidar(model, self.config, robot_geoms, lidar_seed)
+            self.lidar = SpinningLidar(model, self.config, robot_geoms, lidar_seed)
 
         self._command_lock = threading.Lock()
         self._steps = 0
@@ -262,7 +266,7 @@ class Simulation:
         self.epoch += 1
         self._place()
         if self.has_lidar:
-            self._lidar.restart(self.time_ns)
+            self.lidar.restart(self.time_ns)
 
     def T_world_base(self) -> np.ndarray:
         """Return the base's pose, (4, 4); the identity where there is no base."""
@@ -325,7 +329,7 @@ class Simulation:
             return []
         T_start, T_end = self._T_world_lidar, self._lidar_frame.pose(self.data)
         self._T_world_lidar = T_end
-        return self._lidar.advance(self.data, start_ns, self.time_ns, T_start, T_end)
+        return self.lidar.advance(self.data, start_ns, self.time_ns, T_start, T_end)
 
     def _states(self) -> list[Event]:
         if self.steps_per_command:

@@ -212,6 +212,41 @@ def test_the_pace_is_measured(factor):
         assert running.thread.realtime_factor > 0
 
 
+# The lidar's rays, on a thread of their own
+
+
+def test_every_sweep_is_told_also_the_last_one_before_a_pause():
+    with Harness(lidar_columns=64) as running:
+        stamps = [running.next(Scan).stamp_ns for _ in range(10)]
+        assert stamps == [100_000_000 * k for k in range(10)]
+        running.thread.pause()
+        standing = running.paused_at()
+        complete = standing // 100_000_000
+        stamps += [running.next(Scan).stamp_ns for _ in range(len(stamps), complete)]
+        assert stamps == [100_000_000 * k for k in range(complete)]
+
+
+def test_sweeps_go_on_without_a_gap_when_another_thread_takes_over():
+    simulation = Simulation(SimulationConfig(lidar_rings=1, lidar_columns=8, realtime_factor=0.0))
+    lidar, stamps = simulation.lidar, []
+    for last in (5, 10):
+        told = threading.Event()
+
+        def note(event, last=last, told=told):
+            if type(event) is Scan:
+                stamps.append(event.stamp_ns)
+            elif event.stamp_ns >= last * 100_000_000:
+                told.set()
+
+        thread = SimulationThread(simulation, note)
+        thread.start()
+        assert told.wait(PATIENCE)
+        thread.stop()
+        assert simulation.lidar is lidar and thread.error is None
+    # Those that were complete when the first thread ended are its last.
+    assert set(np.diff(stamps)) == {100_000_000}
+
+
 # Epochs
 
 
