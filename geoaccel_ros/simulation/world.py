@@ -299,6 +299,9 @@ class Simulation:
                 )
 
     def _count_contacts(self) -> None:
+        if not self.data.ncon:
+            self._touching = frozenset()
+            return
         geoms = self.data.contact.geom
         ours = self._is_robot[geoms]
         # One side is the robot's, the other neither its nor ground.
