@@ -249,6 +249,33 @@ def test_a_urdf_s_links_carry_base_and_sensors(tmp_path):
         sim.command(1.0)
 
 
+def test_a_urdf_gets_actuators_and_ground_from_an_mjcf_that_attaches_it(tmp_path):
+    (tmp_path / "rover.urdf").write_text(ROVER.replace('type="floating"', 'type="fixed"'))
+    path = tmp_path / "world.xml"
+    path.write_text("""
+      <mujoco>
+        <asset><model name="rover" file="rover.urdf"/></asset>
+        <worldbody>
+          <geom type="plane" size="0 0 1"/>
+          <body name="base_link" pos="0 0 0.3">
+            <freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/>
+            <geom type="box" size="0.2 0.2 0.05"/>
+            <attach model="rover" body="scanner" prefix="rover_"/>
+          </body>
+        </worldbody>
+        <actuator><position name="mast" joint="rover_mast" kp="1" kv="0.2"/></actuator>
+      </mujoco>
+    """)
+    sim = simulation(str(path), base_body="base_link", imu_site="rover_scanner")
+    assert sim.joint_names == ("rover_mast",) and sim.actuation.names == ("mast",)
+    for _ in range(10):
+        sim.command(0.5)
+        events = run(sim, 200)
+    assert of(JointState, events)[-1].position[0] == pytest.approx(0.5, abs=0.01)
+    # The box stands on its lower face.
+    assert of(TruthState, events)[-1].T_world_base[2, 3] == pytest.approx(0.05, abs=0.01)
+
+
 def test_contacts_are_those_of_what_moves_with_what_does_not(crane):
     sim = simulation(crane)
     run(sim, 500)
