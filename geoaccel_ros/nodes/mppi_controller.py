@@ -252,8 +252,10 @@ class MppiController(ManagedNode):
         if 0.0 <= age <= self._period + self.config.plan_hold:
             self._commands.send(resample(plan.controls, self.config.dt, age)[0], now)
         else:
+            # No halt: what is being planned is still wanted, though it comes late.
             text = "no plan in time: updates take longer than a period and plan_hold"
-            self._halt(Status(diagnostics.ERROR, text))
+            self._condition = Status(diagnostics.ERROR, text)
+            self._commands.send(self._safe, now)
 
     def _halt(self, condition: Status) -> None:
         """Send the safe command; the robot goes on from a new plan."""

@@ -232,18 +232,10 @@ def test_it_tells_what_the_plan_costs_and_where_the_time_goes(nodes, probe):
 
 def test_late_updates_leave_no_gap_and_get_fewer_samples(nodes, probe):
     # So many samples that no machine has an update of them in 20 ms.
-    values = [
-        "rate:=50.0",
-        "samples:=200000",
-        "samples_min:=100",
-        "plan_hold:=10.0",
-        "backend:=cpu",
-    ]
-    values = [argument for value in values for argument in ("-p", value)]
+    values = ["rate:=50.0", "samples:=200000", "samples_min:=100", "plan_hold:=10.0"]
+    values = [argument for value in (*values, "backend:=cpu") for argument in ("-p", value)]
     nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]", *values)
     robot = Robot(probe)
-    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
-    begin = len(robot.commands)
 
     def adapted():
         robot.at(0.0)
@@ -251,12 +243,13 @@ def test_late_updates_leave_no_gap_and_get_fewer_samples(nodes, probe):
         return int(said.get("samples", 200000)) <= 200000 // 8 and said
 
     said = wait_for(adapted, 60.0, what="fewer samples")
-    assert said["message"].endswith(f"with {said['samples']} of 200000 samples: more take longer "
-                                    "than a period")  # fmt: skip
+    few = f"with {said['samples']} of 200000 samples: more take longer than a period"
+    assert said["message"] == f"driving, {few}"
     # Each of three halvings took three late updates, and commands went on meanwhile.
     assert int(said["missed deadlines"]) >= 9
-    driven = [command.twist.linear.x for command in robot.commands][begin:]
-    assert len(driven) > int(said["updates"]) and min(driven) > 0.1
+    driven = np.array([command.twist.linear.x for command in robot.commands])
+    driven = np.trim_zeros(driven, "f")
+    assert len(driven) > int(said["updates"]) and driven.min() > 0.0
 
 
 def test_an_update_can_be_looked_at(nodes, probe, tmp_path):
