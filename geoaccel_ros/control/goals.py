@@ -13,13 +13,14 @@ class GoalConfig(Configuration):
     """When a robot on a plane has reached a goal."""
 
     goal_tolerance: float = parameter(
-        0.25, "A goal is reached within this distance.", unit="m", minimum=0.01
+        0.25, "A goal is reached within this distance.", unit="m", minimum=0.01, live=True
     )
     goal_speed: float = parameter(
         0.1,
         "The last goal is reached below this speed (m/s, and rad/s).",
         unit="m/s",
         minimum=0.001,
+        live=True,
     )
 
     def reached(self, goal: np.ndarray, is_last: bool, position: np.ndarray, speed: float) -> bool:

@@ -326,14 +326,15 @@ class Mppi:
     def continue_from(self, other: "Mppi") -> None:
         """Go on from another controller's plan, past and obstacles, with samples of its own.
 
-        Both are of the same system, parameters and configuration, but for the number of samples,
-        the seed, the threads and the backend.
+        Both are of the same system, with a plan of the same horizon and dt, and as many sets of
+        parameters. What was learnt of the sets is forgotten where they are others.
         """
         with other._lock, self._lock:
             self._plan, self._stamp, self._found = other._plan, other._stamp, other._found
             self._sigma, self._command = other._sigma, other._command
             self._sent = other._sent.copy()
-            self._evidence = copy.copy(other._evidence)
+            if self._sets64 == other._sets64:
+                self._evidence = copy.copy(other._evidence)
             self._field = other._field
             self._last = None
 

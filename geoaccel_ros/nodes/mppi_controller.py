@@ -81,19 +81,12 @@ class MppiController(ManagedNode):
         config = self.config
         self._system = load_system(config.system)
         robot = config.subset(self._system.parameters)
-        self._packed = self._system.pack(robot, np.float64)
-        self._safe = self._system.tried_controls(robot)[0].astype(float)
         self._period = 1.0 / config.rate
         self._on_clock = config.update_on == "clock"
         self.counters = Counters("updates", "missed deadlines", "no plan", "state refused")
         self.latencies = {"update": Latency()}
-        self._mppi = AdaptiveMppi(
-            config.subset(MppiConfig),
-            config.system,
-            robot,
-            config.samples_min if self._on_clock else config.samples,
-            self._period,
-        )
+        self._mppi: AdaptiveMppi | None = None
+        self._use_parameters(config)
         engine = self._mppi.engine
         self.get_logger().info(f"rollouts on {engine.backend} ({engine.backend_reason})")
         if engine.warning:
@@ -134,7 +127,7 @@ class MppiController(ManagedNode):
         if self._system.is_planar:
             for name in ("clouds in", MALFORMED, NO_TRANSFORM, NO_TIMES):
                 self.counters.count(name, 0)
-            self._clouds = ObstacleClouds(self, config, getattr(config, "robot_radius", 0.0))
+            self._clouds = ObstacleClouds(self, config)
             self.latencies["obstacles"] = self._clouds.latency
             self.subscribe(PointCloud2, "points", self._on_points, qos.sensor_data())
 
@@ -204,6 +197,8 @@ class MppiController(ManagedNode):
         with self._lock:
             field, sent = self._field, self._commands.sent
         with self._updating:
+            if self.config is not self._planned_with:
+                self._use_parameters(self.config)
             engine = self._mppi.engine
             if is_new:
                 engine.reset()
@@ -222,6 +217,22 @@ class MppiController(ManagedNode):
             self.counters.count("no plan")
         self._publish_plan(update)
         self._adapt(took)
+
+    def _use_parameters(self, config: ControllerConfig) -> None:
+        """Plan with these parameters from now on; a plan that was begun goes on."""
+        robot, before = config.subset(self._system.parameters), self._mppi
+        mppi = AdaptiveMppi(
+            config.subset(MppiConfig),
+            config.system,
+            robot,
+            config.samples_min if self._on_clock else config.samples,
+            self._period,
+        )
+        if before is not None:
+            mppi.engine.continue_from(before.engine)
+        self._packed = self._system.pack(robot, np.float64)
+        self._safe = self._system.tried_controls(robot)[0].astype(float)
+        self._mppi, self._planned_with = mppi, config
 
     def _adapt(self, took: float) -> None:
         """Use more or fewer samples by what an update took, s."""
@@ -382,6 +393,7 @@ class MppiController(ManagedNode):
 
     def _on_points(self, message: PointCloud2) -> None:
         self.counters.count("clouds in")
+        self._clouds.config = self.config
         self._clouds.add(message)
         if self._state is not None:
             self._use(self._clouds.use(self._state.odometer))

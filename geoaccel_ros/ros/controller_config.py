@@ -14,6 +14,24 @@ from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration.frames import FramesConfig, RobotFramesConfig
 from geoaccel_ros.ros.node import NodeConfig
 
+# Of the sampling, what a plan that was begun can go on with: not its length, nor where it is found.
+_LIVE = (
+    "samples",
+    "sigma",
+    "ess_fraction",
+    "temperature",
+    "temperature_min",
+    "temperature_max",
+    "elite_fraction",
+    "smoothing_window",
+    "smoothing_order",
+    "sigma_adaptation",
+    "sigma_floor",
+    "plan_hold",
+    "rate_limits",
+    "command_delay",
+)
+
 
 @dataclass(frozen=True)
 class ControllerConfig(NodeConfig, RobotFramesConfig, MppiConfig):
@@ -50,13 +68,14 @@ class ControllerConfig(NodeConfig, RobotFramesConfig, MppiConfig):
         choices=("stop", "hold"),
     )
     state_timeout: float = parameter(
-        0.5, "Stop when the newest state is older than this.", unit="s", minimum=0.01
+        0.5, "Stop when the newest state is older than this.", unit="s", minimum=0.01, live=True
     )
     state_deviation_max: float = parameter(
         1.0,
         "Stop when the pose's own standard deviation of x or y is larger: it is not known then.",
         unit="m",
         minimum=0.001,
+        live=True,
     )
 
     dump_file: str = parameter("mppi_update.npz", "File that ~/dump_update writes.")
@@ -80,16 +99,17 @@ class PlanarControllerConfig(
     """Parameters of the controller of a robot that drives on a plane among obstacles."""
 
     obstacle_height_min: float = parameter(
-        0.2, "Points lower than this above base_frame are ground.", unit="m"
+        0.2, "Points lower than this above base_frame are ground.", unit="m", live=True
     )
     obstacle_height_max: float = parameter(
-        1.5, "Points higher than this above base_frame are passed under.", unit="m"
+        1.5, "Points higher than this above base_frame are passed under.", unit="m", live=True
     )
     obstacle_timeout: float = parameter(
         1.0,
         "Stop when the newest cloud on the map is older than this; 0 drives without clouds.",
         unit="s",
         minimum=0.0,
+        live=True,
     )
 
 
@@ -97,9 +117,9 @@ class PlanarControllerConfig(
 def controller_config(name: str) -> type[ControllerConfig]:
     """Return the configuration of the controller of one robot.
 
-    It has the robot's own parameters beside the controller's. Defaults of the sampling are the
-    robot's SAMPLING, and at its goal a robot on a plane stops while others, which may need to be
-    balanced, are held.
+    It has the robot's own parameters beside the controller's; they, and what a plan that was begun
+    can go on with, are live. Defaults of the sampling are the robot's SAMPLING, and at its goal a
+    robot on a plane stops while others, which may need to be balanced, are held.
 
     Raises
     ------
@@ -114,15 +134,20 @@ def controller_config(name: str) -> type[ControllerConfig]:
         raise ConfigurationError(
             f"system '{name}': its parameter '{taken[0]}' has the name of one of the controller's"
         )
-    kinds = typing.get_type_hints(base)
+    robot = {field.name: field for field in dataclasses.fields(system.parameters)}
+    kinds = typing.get_type_hints(base) | typing.get_type_hints(system.parameters)
     defaults = {
         "at_goal": "stop" if system.is_planar else "hold",
         **system.sampling,
         "system": name,
     }
     fields = [
-        (name, kinds[name], dataclasses.field(default=default, metadata=own[name].metadata))
-        for name, default in defaults.items()
+        _field(field, kinds[field.name], defaults.get(field.name, field.default), is_live)
+        for field, is_live in (
+            *((field, field.name in _LIVE) for field in own.values()),
+            *((field, True) for field in robot.values()),
+        )
+        if is_live or field.name in defaults
     ]
     return dataclasses.make_dataclass(
         "MppiControllerConfig",
@@ -131,3 +156,9 @@ def controller_config(name: str) -> type[ControllerConfig]:
         frozen=True,
         namespace={"__doc__": f"Parameters of mppi_controller of a {name}."},
     )
+
+
+def _field(field: dataclasses.Field, kind: type, default, is_live: bool) -> tuple:
+    """Return a field with another default, or live, as make_dataclass takes it."""
+    metadata = {**field.metadata, "live": is_live or field.metadata["live"]}
+    return field.name, kind, dataclasses.field(default=default, metadata=metadata)

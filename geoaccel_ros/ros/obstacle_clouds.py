@@ -30,19 +30,19 @@ class ObstacleClouds:
     ----------
     node : ManagedNode
     config : PlanarControllerConfig
-    radius : float
-        m; what is nearer to base_frame is the robot itself.
 
     Attributes
     ----------
+    config : PlanarControllerConfig
+        May be another one with each cloud, but for what the grid is made of.
     seen : float or None
         When the newest cloud on the map ended, s.
     latency : Latency
         Of putting a cloud on the map.
     """
 
-    def __init__(self, node: ManagedNode, config: PlanarControllerConfig, radius: float):
-        self._config, self._radius = config, radius
+    def __init__(self, node: ManagedNode, config: PlanarControllerConfig):
+        self.config = config
         mounts = SensorMounts(node, config.base_frame)
         self._reader = CloudReader(node, config, config.subset(PointTimesConfig), mounts)
         self.latency = Latency()
@@ -51,7 +51,7 @@ class ObstacleClouds:
 
     def forget(self) -> None:
         """Begin anew, in a frame or a time in which nothing of the old is true."""
-        self._map = ObstacleMap(self._config.subset(ObstacleConfig))
+        self._map = ObstacleMap(self.config.subset(ObstacleConfig))
         self._waiting = collections.deque(maxlen=_WAITING)
         self.seen: float | None = None
 
@@ -63,12 +63,13 @@ class ObstacleClouds:
         base, times = scan.xyz, scan.point_times.times
         height, distance = base[:, 2], np.hypot(base[:, 0], base[:, 1])
         # What is inside the robot is the robot, or no return at all, whose time means nothing.
-        outside = np.isfinite(distance) & (distance > self._radius)
+        radius = getattr(self.config, "robot_radius", 0.0)
+        outside = np.isfinite(distance) & (distance > radius)
         if times is not None and not np.isfinite(times[outside]).all():
             times = None
         end = 0.0 if times is None else float(times[outside].max(initial=0.0))
-        keep = outside & (height > self._config.obstacle_height_min)
-        keep &= height < self._config.obstacle_height_max
+        keep = outside & (height > self.config.obstacle_height_min)
+        keep &= height < self.config.obstacle_height_max
         since_end = np.zeros(np.count_nonzero(keep)) if times is None else times[keep] - end
         self._waiting.append((seconds(message.header.stamp) + end, base[keep], since_end))
 

@@ -78,6 +78,20 @@ def test_the_plan_goes_on_with_other_samples():
     assert distance < 0.5 * np.abs(fresh.controls[:-1] - before.controls[1:]).mean()
 
 
+def test_a_plan_goes_on_with_other_parameters():
+    config = MppiConfig(samples=256, backend="cpu", command_delay=0.0)
+    parameters = Mppi(config).system.parameters
+    fast, slow = Mppi(config), Mppi(config, parameters=parameters(v_max=0.5))
+    state, goal = np.zeros(5), np.array([5.0, 0.0])
+    for i in range(20):
+        before = fast.update(state, goal, 0.05 * i)
+    assert before.controls[:, 0].max() > 0.8
+    slow.continue_from(fast)
+    after = slow.update(state, goal, 1.0)
+    assert after.plan_age == pytest.approx(0.05)
+    assert 0.3 < after.controls[:, 0].mean() and after.controls.max() <= 0.5
+
+
 def test_obstacles_and_commands_go_along():
     config = MppiConfig(samples=64, backend="cpu", smoothing_window=5)
     one, other = Mppi(config), Mppi(config)

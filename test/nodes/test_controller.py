@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry, Path
+from rcl_interfaces.srv import SetParameters
 from rclpy.duration import Duration
+from rclpy.parameter import Parameter
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header, UInt64
@@ -267,6 +269,34 @@ def test_an_update_can_be_looked_at(nodes, probe, tmp_path):
     # Predicted from 1 m through 50 ms and more of what was sent.
     assert 1.0 <= update["state"][0] < 1.3
     assert update["weights"].sum() == pytest.approx(1.0)
+
+
+def test_parameters_change_while_it_drives(nodes, probe):
+    patient = ["-p", "state_timeout:=10.0"]  # No pose comes while a service is called.
+    nodes.start("mppi_controller", *BLIND, *patient, "-p", "goals:=[20.0, 0.0]")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.8, what="the robot to drive fast")
+
+    def set_to(name, value):
+        request = SetParameters.Request(
+            parameters=[Parameter(name, value=value).to_parameter_msg()]
+        )
+        answer = probe.call(SetParameters, "/mppi_controller/set_parameters", request)
+        return answer.results[0]
+
+    begin = len(robot.commands)
+    assert set_to("v_max", 0.5).successful
+    robot.answers(lambda v, w: v <= 0.5, what="the robot to drive slowly")
+    # The plan went on: it did not stop in between.
+    assert min(command.twist.linear.x for command in list(robot.commands)[begin:]) > 0.3
+    refused = set_to("sigma", [0.1, 0.1, 0.1])
+    assert not refused.successful and "'sigma' has 3 values" in refused.reason
+    refused = set_to("horizon", 20)
+    assert not refused.successful and "cannot change while the node is active" in refused.reason
+    refused = set_to("system", "cartpole")
+    assert not refused.successful and "read-only" in refused.reason
+    assert set_to("goal_tolerance", 30.0).successful
+    robot.answers(lambda v, w: v == 0.0, what="the robot to be at its goal, as it is now")
 
 
 def test_a_goal_that_is_cancelled_stops_it_at_once(nodes, probe):

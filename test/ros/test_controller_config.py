@@ -25,6 +25,13 @@ def test_a_robot_without_obstacles_has_no_parameters_of_theirs():
     assert controller_config("diff_drive")().at_goal == "stop"
 
 
+def test_what_a_plan_can_go_on_with_is_live():
+    live = {p.name for p in controller_config("quadrotor").parameters() if p.live}
+    own = {p.name for p in load_system("quadrotor").parameters.parameters()}
+    assert own | {"sigma", "samples", "command_delay", "state_timeout"} <= live
+    assert not live & {"horizon", "dt", "backend", "rate", "system", "noise", "parameter_sets"}
+
+
 def test_what_does_not_fit_the_robot_is_refused():
     config = controller_config("quadrotor")
     with pytest.raises(ConfigurationError, match="'goals' has 4 numbers, must have x and y and z"):
