@@ -27,7 +27,7 @@ MOVING = """
     <body name="plate" pos="-3 0 2"><joint axis="0 1 0" pos="0 0 1"/>
       <geom type="mesh" mesh="wedge"/></body>
     <flexcomp name="cloth" type="grid" count="5 5 1" spacing="0.3 0.3 0.3" pos="0 3 1.5" mass="1"
-      radius="0.02" euler="90 0 0" dim="2"/>
+      radius="0.02" euler="90 0 0" dim="2"><edge equality="true"/></flexcomp>
   </worldbody>
 </mujoco>
 """
