@@ -38,6 +38,9 @@ class Parameter:
         Accepted values of a string; empty: any.
     live : bool
         Whether it may change while the node that has it is active.
+    read_only : bool
+        Whether it is given when the node starts and stays so: what other parameters there are
+        depends on it.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Parameter:
     maximum: float | None
     choices: tuple[str, ...]
     live: bool
+    read_only: bool
 
     def check(self, value: Any) -> Any:
         """Return ``value`` in the parameter's own type.
@@ -121,6 +125,7 @@ def parameter(
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
     live: bool = False,
+    read_only: bool = False,
 ) -> Any:
     """Declare a field of a :class:`Configuration`; bounds are inclusive."""
     metadata = {
@@ -130,6 +135,7 @@ def parameter(
         "maximum": maximum,
         "choices": choices,
         "live": live,
+        "read_only": read_only,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

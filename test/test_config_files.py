@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from geoaccel_ros.control.systems import load_system
+from geoaccel_ros.ros.controller_config import controller_config
 from geoaccel_ros.simulation.floorplan import goals
 from geoaccel_ros.simulation.world import load_model
 
@@ -45,6 +47,13 @@ def test_a_node_s_file_holds_its_defaults(name):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_demo_s_values_are_accepted(name):
     config_type(name).from_mapping(parameters("demo.yaml", name))
+
+
+@pytest.mark.parametrize("system", ["cartpole", "quadrotor", "quadruped"])
+def test_a_robot_s_controller_file_is_accepted(system):
+    values = parameters(f"{system}_controller.yaml", "/**/mppi_controller")
+    config = controller_config(system).from_mapping(values)
+    assert config.system == system and len(config.goals) == len(load_system(system).goal)
 
 
 def test_the_demo_s_goals_are_the_yard_s():

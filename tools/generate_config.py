@@ -33,7 +33,8 @@ def node_yaml(name: str) -> str:
     lines += [f"/**/{name}:", "  ros__parameters:"]
     for parameter in config.parameters():
         facts = " ".join(filter(None, [parameter.range_text(), parameter.unit]))
-        facts = "; ".join(filter(None, [facts, "live" if parameter.live else ""]))
+        when = "live" if parameter.live else "at start only" if parameter.read_only else ""
+        facts = "; ".join(filter(None, [facts, when]))
         comment = parameter.description.rstrip(".") + (f" ({facts})." if facts else ".")
         lines += [f"    # {line}" for line in textwrap.wrap(comment, 94)]
         if parameter.is_list and not parameter.default:

@@ -5,6 +5,7 @@ Williams et al. 2017, "Information theoretic MPC for model-based reinforcement l
 """
 
 import collections
+import copy
 import dataclasses
 import math
 import threading
@@ -321,6 +322,21 @@ class Mppi:
             self._last = None
             self._search.reset()
             self._evidence.reset()
+
+    def continue_from(self, other: "Mppi") -> None:
+        """Go on from another controller's plan, past and obstacles, with samples of its own.
+
+        Both are of the same system, with a plan of the same horizon and dt, and as many sets of
+        parameters. What was learnt of the sets is forgotten where they are others.
+        """
+        with other._lock, self._lock:
+            self._plan, self._stamp, self._found = other._plan, other._stamp, other._found
+            self._sigma, self._command = other._sigma, other._command
+            self._sent = other._sent.copy()
+            if self._sets64 == other._sets64:
+                self._evidence = copy.copy(other._evidence)
+            self._field = other._field
+            self._last = None
 
     def _update(self, state: np.ndarray, goal: np.ndarray, stamp: float) -> MppiUpdate:
         self._watch = Stopwatch()

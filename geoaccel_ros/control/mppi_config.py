@@ -105,8 +105,8 @@ class MppiConfig(Configuration):
     )
     plan_hold: float = parameter(
         0.2,
-        "Where no rollout has a finite cost, the last plan is followed for so long; then the safe "
-        "command.",
+        "Where no rollout has a finite cost, or updates are late, the last plan is followed for so "
+        "long; then the safe command.",
         unit="s",
         minimum=0.0,
         maximum=10.0,

@@ -1,4 +1,4 @@
-"""mujoco_simulation: a robot in a yard, as its sensors and its drive show themselves on topics."""
+"""mujoco_simulation: a MuJoCo model, as its sensors and its drive show themselves on topics."""
 
 import sys
 import traceback
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from geometry_msgs.msg import TransformStamped, TwistStamped
 from nav_msgs.msg import Odometry
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Imu, JointState, PointCloud2
-from std_msgs.msg import Header
+from std_msgs.msg import Float64MultiArray, Header, UInt64
 from std_srvs.srv import SetBool, Trigger
 from tf2_msgs.msg import TFMessage
 
@@ -21,8 +22,16 @@ from geoaccel_ros.ros.pointcloud2 import message_from_points
 from geoaccel_ros.ros.run import run
 from geoaccel_ros.ros.transforms import set_pose, stamped_transform
 from geoaccel_ros.simulation import events
+from geoaccel_ros.simulation.actuation import Wheels
 from geoaccel_ros.simulation.thread import SimulationThread
 from geoaccel_ros.simulation.world import Simulation, SimulationConfig, SimulationError
+
+# Whoever comes late hears the newest, and nothing older.
+_NEWEST = QoSProfile(
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +48,10 @@ class MujocoSimulationConfig(NodeConfig, SimulationConfig):
 
 
 class MujocoSimulation(ManagedNode):
-    """cmd_vel (TwistStamped) -> /clock, points, odom (truth), joint_states, imu, /tf, /tf_static.
+    """cmd_vel or commands -> /clock, epoch, odom (truth), joint_states, points, imu, transforms.
 
-    The physics thread owns MuJoCo's state and publishes what is due.
+    Topics are those of what the configured model has. The physics thread owns MuJoCo's state and
+    publishes what is due.
     """
 
     NAME = "mujoco_simulation"
@@ -53,24 +63,35 @@ class MujocoSimulation(ManagedNode):
         self._thread = self._new_thread(self.config.start_paused)
         self._publish = {
             events.ClockTick: self._publish_clock,
+            events.EpochStart: self._publish_epoch,
             events.Scan: self._publish_scan,
             events.TruthState: self._publish_truth,
             events.JointState: self._publish_joints,
             events.ImuSample: self._publish_imu,
         }
+        simulation = self._simulation
         self._clock_publisher = self.advertise(Clock, "/clock", qos.CLOCK)
-        self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
-        self._odom_publisher = self.advertise(Odometry, "odom", qos.RELIABLE)
-        self._joint_publisher = self.advertise(JointState, "joint_states", qos.RELIABLE)
-        self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
-        self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
+        self._epoch_publisher = self.advertise(UInt64, "epoch", _NEWEST)
+        if simulation.has_lidar:
+            self._points_publisher = self.advertise(PointCloud2, "points", qos.sensor_data())
+        if simulation.has_base:
+            self._odom_publisher = self.advertise(Odometry, "odom", qos.RELIABLE)
+            self._tf_publisher = self.advertise(TFMessage, "/tf", qos.TRANSFORMS)
+        if simulation.joint_names:
+            self._joint_publisher = self.advertise(JointState, "joint_states", qos.RELIABLE)
+        if simulation.has_imu:
+            self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
         self._static_publisher = self.advertise(TFMessage, "/tf_static", qos.LATCHED)
-        self.subscribe(TwistStamped, "cmd_vel", self._on_command, qos.RELIABLE)
+        if isinstance(simulation.actuation, Wheels):
+            self.subscribe(TwistStamped, "cmd_vel", self._on_twist, qos.RELIABLE)
+        else:
+            self.subscribe(Float64MultiArray, "commands", self._on_commands, qos.RELIABLE)
         self.offer(SetBool, "~/pause", self._on_pause)
         self.offer(Trigger, "~/reset", self._on_reset)
 
     def activate(self):
-        self._static_publisher.publish(TFMessage(transforms=self._mounts()))
+        if mounts := self._mounts():
+            self._static_publisher.publish(TFMessage(transforms=mounts))
         self._thread.start()
 
     def deactivate(self):
@@ -108,6 +129,9 @@ class MujocoSimulation(ManagedNode):
 
     def _publish_clock(self, tick: events.ClockTick) -> None:
         self._clock_publisher.publish(Clock(clock=_stamp(tick.stamp_ns)))
+
+    def _publish_epoch(self, start: events.EpochStart) -> None:
+        self._epoch_publisher.publish(UInt64(data=start.epoch))
 
     def _publish_scan(self, scan: events.Scan) -> None:
         header = Header(stamp=_stamp(scan.stamp_ns), frame_id=self.config.lidar_frame)
@@ -148,17 +172,28 @@ class MujocoSimulation(ManagedNode):
     # From the executor.
 
     def _mounts(self) -> list[TransformStamped]:
-        simulation, base = self._simulation, self.config.base_frame
+        simulation, config = self._simulation, self.config
+        parent = config.base_frame if simulation.has_base else config.world_frame
         stamp = _stamp(simulation.time_ns)
         return [
-            stamped_transform(stamp, base, self.config.lidar_frame, simulation.T_base_lidar),
-            stamped_transform(stamp, base, self.config.imu_frame, simulation.T_base_imu),
+            stamped_transform(stamp, parent, frame, mount)
+            for frame, mount in (
+                (config.lidar_frame, simulation.T_base_lidar),
+                (config.imu_frame, simulation.T_base_imu),
+            )
+            if mount is not None
         ]
 
-    def _on_command(self, message: TwistStamped) -> None:
+    def _on_twist(self, message: TwistStamped) -> None:
+        self._command(message.twist.linear.x, message.twist.angular.z)
+
+    def _on_commands(self, message: Float64MultiArray) -> None:
+        self._command(*message.data)
+
+    def _command(self, *values: float) -> None:
         self.counters.count("commands in")
         try:
-            self._simulation.command(message.twist.linear.x, message.twist.angular.z)
+            self._thread.command(*values)
         except SimulationError as error:
             self.counters.count("commands refused")
             self.get_logger().warning(str(error), throttle_duration_sec=5.0)

@@ -18,14 +18,11 @@ POSITION_MAX = 1e7
 
 
 @dataclass(frozen=True)
-class FramesConfig(Configuration):
-    """Frames of what reads clouds on a robot (REP 105)."""
+class RobotFramesConfig(Configuration):
+    """Frames of a robot (REP 105)."""
 
     odom_frame: str = parameter("odom", "Frame of poses, map and goals.")
     base_frame: str = parameter("base_link", "The robot's frame.")
-    lidar_mount: tuple[float, ...] = parameter(
-        (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
-    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -36,6 +33,15 @@ class FramesConfig(Configuration):
                 f"parameters 'odom_frame' ('{self.odom_frame}') and 'base_frame' "
                 f"('{self.base_frame}') must name two different frames"
             )
+
+
+@dataclass(frozen=True)
+class FramesConfig(RobotFramesConfig):
+    """Frames of what reads clouds on a robot."""
+
+    lidar_mount: tuple[float, ...] = parameter(
+        (), "Mount of the lidar in base_frame, x y z [m] roll pitch yaw [rad]; empty: /tf_static."
+    )
 
 
 def mount_matrix(lidar_mount: Sequence[float]) -> np.ndarray | None:

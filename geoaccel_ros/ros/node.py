@@ -1,6 +1,6 @@
 """The base of all nodes: lifecycle, parameters, subscriptions that survive their callbacks,
-diagnostics. A node overrides configure, activate, deactivate, cleanup and status; nothing else of
-the lifecycle concerns it.
+diagnostics. A node overrides configure, activate, deactivate, cleanup and status, and config_type
+where its parameters depend on each other; nothing else of the lifecycle concerns it.
 """
 
 import contextlib
@@ -71,7 +71,8 @@ class ManagedNode(LifecycleNode):
         # Topic and end of what has a QoS to override, in the order of their making.
         self._endpoints: dict[tuple[str, str], None] = {}
         self._is_active = False
-        parameters.declare(self, self.CONFIG)
+        self._config_type = self.config_type()
+        parameters.declare(self, self._config_type)
         self.add_on_set_parameters_callback(self._on_set_parameters)
         # What a transition that may take seconds runs in: the main lets signals interrupt it.
         self.working: Callable[[], AbstractContextManager] = contextlib.nullcontext
@@ -82,6 +83,13 @@ class ManagedNode(LifecycleNode):
         )
 
     # What a node overrides.
+
+    def config_type(self) -> type[NodeConfig]:
+        """Return the type of the configuration, asked for once, when the node is made.
+
+        Where one parameter decides which others there are, :func:`parameters.given` tells it.
+        """
+        return self.CONFIG
 
     def configure(self) -> None:
         """Make everything that takes long: devices, kernels, models; publishers, subscriptions."""
@@ -206,7 +214,7 @@ class ManagedNode(LifecycleNode):
         warn_without_profile(self.get_logger())
 
         def configure():
-            self.config = parameters.read(self, self.CONFIG)
+            self.config = parameters.read(self, self._config_type)
             self.configure()
             self._warn_of_unknown_overrides()
 
@@ -285,7 +293,7 @@ class ManagedNode(LifecycleNode):
 
     def _on_set_parameters(self, changes):
         try:
-            values = parameters.check(self.CONFIG, changes)
+            values = parameters.check(self._config_type, changes)
             if self.config is not None:
                 self.config = parameters.changed(self.config, values, self._is_active)
         except ConfigurationError as error:

@@ -26,9 +26,7 @@ def declare(node: Node, config_type: type[Configuration]) -> None:
     ConfigurationError
         If a value is not accepted, or a name is given that the node does not have.
     """
-    # rclpy offers no public way to see overrides that nobody declared; this attribute has held
-    # them in every distribution from Humble to Kilted.
-    overrides = {name: p.value for name, p in node._parameter_overrides.items()}
+    overrides = _overrides(node)
     declared = {p.name: p for p in config_type.parameters()}
     # rclpy has declared its own by now (use_sim_time and others, by distribution).
     _refuse_unknown(
@@ -40,6 +38,20 @@ def declare(node: Node, config_type: type[Configuration]) -> None:
         unset = given is None and (parameter.is_list or name not in overrides)
         value = parameter.default if unset else parameter.check(given)
         node.declare_parameter(name, _plain(value), _descriptor(parameter), ignore_override=True)
+
+
+def given(node: Node, config_type: type[Configuration], name: str) -> Any:
+    """Return the value that a parameter will have once it is declared.
+
+    For what decides on the other parameters.
+
+    Raises
+    ------
+    ConfigurationError
+        If that value is not accepted.
+    """
+    parameter = next(p for p in config_type.parameters() if p.name == name)
+    return parameter.check(_overrides(node).get(name, parameter.default))
 
 
 def read(node: Node, config_type: type[Configuration]) -> Configuration:
@@ -86,6 +98,13 @@ def changed(config: Configuration, values: dict[str, Any], is_active: bool) -> C
     return replace(config, **{name: value for name, value in values.items() if name in live})
 
 
+def _overrides(node: Node) -> dict[str, Any]:
+    """Return what the command line and YAML give, also to what nobody declared."""
+    # rclpy offers no public way to see that; this attribute has held it in every distribution from
+    # Humble to Kilted.
+    return {name: p.value for name, p in node._parameter_overrides.items()}
+
+
 def _refuse_unknown(overrides: Iterable[str], known: list[str]) -> None:
     for name in overrides:
         if name not in known and not name.startswith("qos_overrides."):
@@ -98,6 +117,7 @@ def _descriptor(parameter: Parameter) -> ParameterDescriptor:
     descriptor = ParameterDescriptor(
         description=parameter.description + unit,
         additional_constraints="; ".join(filter(None, [parameter.range_text(), live])),
+        read_only=parameter.read_only,
         # rclpy refuses 1 where the default is 1.0; with dynamic typing our own check decides.
         dynamic_typing=True,
     )

@@ -20,6 +20,20 @@ class ClockTick:
 
 
 @dataclass(frozen=True)
+class EpochStart:
+    """A new start, the first or by a reset: what comes next does not continue what came before.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of resets so far. Time goes on over them.
+    """
+
+    stamp_ns: int
+    epoch: int
+
+
+@dataclass(frozen=True)
 class ImuSample:
     """One sample of the IMU, in the frame ``imu``.
 
@@ -91,4 +105,4 @@ class Scan:
     points: np.ndarray
 
 
-Event = ClockTick | ImuSample | JointState | TruthState | Scan
+Event = ClockTick | EpochStart | ImuSample | JointState | TruthState | Scan

@@ -36,6 +36,13 @@ class LidarConfig(Configuration):
         minimum=-89,
         maximum=89,
     )
+    lidar_elevations_deg: tuple[float, ...] = parameter(
+        (),
+        "Elevation of each ring in turn, ascending, instead of evenly spaced ones",
+        unit="deg",
+        minimum=-89,
+        maximum=89,
+    )
     lidar_range_min: float = parameter(0.3, "Nearer surfaces give no point", unit="m", minimum=0.0)
     lidar_range_max: float = parameter(
         60.0, "Farther surfaces give no point", unit="m", minimum=0.1
@@ -59,6 +66,22 @@ class LidarConfig(Configuration):
         ]:
             if getattr(self, low) > getattr(self, high):
                 raise ConfigurationError(f"parameter '{low}' is greater than '{high}'")
+        table = self.lidar_elevations_deg
+        if table and len(table) != self.lidar_rings:
+            raise ConfigurationError(
+                f"parameter 'lidar_elevations_deg' has {len(table)} values, must have one for each"
+                f" of the {self.lidar_rings} of 'lidar_rings'"
+            )
+        if any(a >= b for a, b in pairwise(table)):
+            raise ConfigurationError("parameter 'lidar_elevations_deg' is not ascending")
+
+    def elevations_deg(self) -> np.ndarray:
+        """Return each ring's elevation, (rings,) float64, from ring 0, the lowest."""
+        if self.lidar_elevations_deg:
+            return np.array(self.lidar_elevations_deg)
+        return np.linspace(
+            self.lidar_elevation_min_deg, self.lidar_elevation_max_deg, self.lidar_rings
+        )
 
 
 class SpinningLidar:
@@ -100,9 +123,7 @@ class SpinningLidar:
         self._rays = RayPool(model, config.threads)
 
         rings, columns = config.lidar_rings, config.lidar_columns
-        self.elevations = np.radians(
-            np.linspace(config.lidar_elevation_min_deg, config.lidar_elevation_max_deg, rings)
-        )
+        self.elevations = np.radians(config.elevations_deg())
         self.azimuths = -np.pi + 2 * np.pi * np.arange(columns) / columns
         self._directions = _directions(self.azimuths, self.elevations)
         self._column_ns = 1e9 / (config.lidar_rate * columns)

@@ -4,6 +4,7 @@ The world is a set of segments and circles. The robot is integrated in float64 a
 controller gets is late and noisy, as lidar odometry's output is.
 """
 
+import functools
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -155,7 +156,7 @@ def drive(
     """
     rng = np.random.default_rng(seed)
     plant = Plant(np.array(yard.start, float))
-    goals = GoalSequence(yard.goals, GoalConfig())
+    goals, when = GoalSequence(yard.goals), GoalConfig()
     obstacles = ObstacleMap(ObstacleConfig())
     angles = np.linspace(-math.pi, math.pi, 360, endpoint=False)
     mppi.reset()
@@ -188,7 +189,8 @@ def drive(
             stamp, state = measured
             state = mppi.predict(state, stamp, sent, now)
             if not never_finished:
-                goals.update(state[:2], max(abs(state[3]), abs(state[4])))
+                speed = max(abs(state[3]), abs(state[4]))
+                goals.update(functools.partial(when.reached, position=state[:2], speed=speed))
                 if goals.finished and finished_at is None:
                     finished_at = now
             u = np.zeros(2)

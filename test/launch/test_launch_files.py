@@ -21,7 +21,10 @@ _FILES = [
     ("compression", {"step_m": "0.02"}, ["cloud_encoder", "cloud_decoder"]),
     ("compression", {"node": "cloud_decoder", "profile": "link"}, ["cloud_decoder"]),
     ("mppi", {"namespace": "robot"}, ["mppi_controller"]),
+    ("mppi", {"system": "quadrotor", "odom_topic": "/pose"}, ["mppi_controller"]),
+    ("closed_loop", {"robot": "cartpole"}, ["mppi_controller", "mujoco_simulation"]),
     ("simulation", {"realtime_factor": "1"}, ["mujoco_simulation"]),
+    ("simulation", {"world": "quadrotor", "truth_topic": "odom"}, ["mujoco_simulation"]),
 ]
 
 

@@ -1,15 +1,19 @@
 """mppi_controller over DDS: drives to goals on the pose it is given, and stops when in doubt."""
 
+import math
 import time
 
 import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry, Path
+from rcl_interfaces.srv import SetParameters
 from rclpy.duration import Duration
+from rclpy.parameter import Parameter
 from ros_harness import wait_for
 from sensor_msgs.msg import PointCloud2
-from std_msgs.msg import Header
+from std_msgs.msg import Header, UInt64
+from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from geoaccel_ros.pointcloud.layout import packed_dtype
@@ -39,7 +43,10 @@ class Robot:
         self._odometry = probe.speak(Odometry, "/odom", qos.RELIABLE)
 
     def at(self, x, y=0.0, **kwargs):
-        self._odometry.publish(pose_at(self._probe.node, x, y, **kwargs))
+        self.tells(pose_at(self._probe.node, x, y, **kwargs))
+
+    def tells(self, odom):
+        self._odometry.publish(odom)
 
     def told(self):
         twist = self.commands[-1].twist
@@ -162,9 +169,17 @@ def test_it_stands_without_clouds_and_stops_when_they_stop(nodes, probe):
 
 
 @pytest.mark.parametrize(
-    "doubt", ["silence", "another frame", "a broken quaternion", "a deviation of 100 m"]
+    ("doubt", "says"),
+    [
+        ("silence", "stopped: the state is 0."),
+        ("another frame", "refused: odom in frame 'map', must be 'odom' (parameter 'odom_frame')"),
+        ("another robot", "refused: odom of 'trailer', must be 'base_link'"),
+        ("a broken quaternion", "refused: odom is not a pose"),
+        ("no number", "refused: odom's twist is not finite"),
+        ("a deviation of 100 m", "stopped: the pose is not known: 1e+02 m off"),
+    ],
 )
-def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
+def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt, says):
     nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
     robot = Robot(probe)
     robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
@@ -172,21 +187,22 @@ def test_it_stops_when_the_pose_cannot_be_trusted(nodes, probe, doubt):
     def stopped():
         if doubt == "another frame":
             robot.at(0.0, frame="map")
-        elif doubt == "a broken quaternion":
+        elif doubt != "silence":
             odom = pose_at(probe.node, 0.0)
-            odom.pose.pose.orientation.w = 0.0
-            robot._odometry.publish(odom)
-        elif doubt == "a deviation of 100 m":
-            odom = pose_at(probe.node, 0.0)
-            odom.pose.covariance[0] = 1e4
-            robot._odometry.publish(odom)
+            if doubt == "another robot":
+                odom.child_frame_id = "trailer"
+            elif doubt == "a broken quaternion":
+                odom.pose.pose.orientation.w = 0.0
+            elif doubt == "no number":
+                odom.twist.twist.linear.x = math.nan
+            else:
+                odom.pose.covariance[0] = 1e4
+            robot.tells(odom)
         return robot.told() == (0.0, 0.0)
 
     wait_for(stopped, what="the robot to stop")
     wait_for(
-        lambda: (
-            stopped() and "stopped: the pose is" in probe.diagnostics("mppi_controller")["message"]
-        ),
+        lambda: stopped() and says in probe.diagnostics("mppi_controller")["message"],
         what="the controller to say why",
     )
     robot.answers(lambda v, w: v > 0.3, what="the robot to drive on by itself")
@@ -216,6 +232,109 @@ def test_it_tells_what_the_plan_costs_and_where_the_time_goes(nodes, probe):
     assert float(said["sample [ms]"]) > 0.0 and said["not finite [%]"] == "0.0"
 
 
+def test_late_updates_leave_no_gap_and_get_fewer_samples(nodes, probe):
+    # So many samples that no machine has an update of them in 20 ms.
+    values = ["rate:=50.0", "samples:=200000", "samples_min:=100", "plan_hold:=10.0"]
+    values = [argument for value in (*values, "backend:=cpu") for argument in ("-p", value)]
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]", *values)
+    robot = Robot(probe)
+
+    def adapted():
+        robot.at(0.0)
+        said = probe.diagnostics("mppi_controller")
+        return int(said.get("samples", 200000)) <= 200000 // 8 and said
+
+    said = wait_for(adapted, 60.0, what="fewer samples")
+    few = f"with {said['samples']} of 200000 samples: more take longer than a period"
+    assert said["message"] == f"driving, {few}"
+    # Each of three halvings took three late updates, and commands went on meanwhile.
+    assert int(said["missed deadlines"]) >= 9
+    driven = np.array([command.twist.linear.x for command in robot.commands])
+    driven = np.trim_zeros(driven, "f")
+    assert len(driven) > int(said["updates"]) and driven.min() > 0.0
+
+
+def test_an_update_can_be_looked_at(nodes, probe, tmp_path):
+    file = tmp_path / "update.npz"
+    nodes.start("mppi_controller", *BLIND, "-p", f"dump_file:={file}", "-p", "goals:=[10.0, 0.0]")
+    refused = probe.call(Trigger, "/mppi_controller/dump_update")
+    assert (refused.success, refused.message) == (False, "there was no update yet")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.3, x=1.0, what="the robot to drive on")
+    answer = probe.call(Trigger, "/mppi_controller/dump_update")
+    assert (answer.success, answer.message) == (True, f"1024 samples to {file}")
+    update = np.load(file)
+    assert update["controls"].shape == (1024, 50, 2)
+    assert update["goal"].tolist() == [10.0, 0.0] and str(update["system"]) == "diff_drive"
+    # Predicted from 1 m through 50 ms and more of what was sent.
+    assert 1.0 <= update["state"][0] < 1.3
+    assert update["weights"].sum() == pytest.approx(1.0)
+
+
+def test_parameters_change_while_it_drives(nodes, probe):
+    patient = ["-p", "state_timeout:=10.0"]  # No pose comes while a service is called.
+    nodes.start("mppi_controller", *BLIND, *patient, "-p", "goals:=[20.0, 0.0]")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.8, what="the robot to drive fast")
+
+    def set_to(name, value):
+        request = SetParameters.Request(
+            parameters=[Parameter(name, value=value).to_parameter_msg()]
+        )
+        answer = probe.call(SetParameters, "/mppi_controller/set_parameters", request)
+        return answer.results[0]
+
+    begin = len(robot.commands)
+    assert set_to("v_max", 0.5).successful
+    robot.answers(lambda v, w: v <= 0.5, what="the robot to drive slowly")
+    # The plan went on: it did not stop in between.
+    assert min(command.twist.linear.x for command in list(robot.commands)[begin:]) > 0.3
+    refused = set_to("sigma", [0.1, 0.1, 0.1])
+    assert not refused.successful and "'sigma' has 3 values" in refused.reason
+    refused = set_to("horizon", 20)
+    assert not refused.successful and "cannot change while the node is active" in refused.reason
+    refused = set_to("system", "cartpole")
+    assert not refused.successful and "read-only" in refused.reason
+    assert set_to("goal_tolerance", 30.0).successful
+    robot.answers(lambda v, w: v == 0.0, what="the robot to be at its goal, as it is now")
+
+
+def test_a_goal_that_is_cancelled_stops_it_at_once(nodes, probe):
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+    assert probe.call(Trigger, "/mppi_controller/cancel").success
+    wait_for(lambda: robot.told() == (0.0, 0.0), what="the robot to stop")
+    heard = len(robot.commands)
+    for _ in range(20):
+        robot.at(0.0)
+        time.sleep(0.02)
+    assert all(c.twist.linear.x == 0.0 for c in list(robot.commands)[heard:])
+    assert probe.call(Trigger, "/mppi_controller/reset").success
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive to the first goal again")
+
+
+def test_an_epoch_stops_it_until_a_new_pose_comes(nodes, probe):
+    nodes.start("mppi_controller", *BLIND, "-p", "goals:=[10.0, 0.0]")
+    robot = Robot(probe)
+    epochs = probe.speak(UInt64, "/epoch", qos.LATCHED)
+    epochs.publish(UInt64(data=3))
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+    late = pose_at(probe.node, 0.0)
+    epochs.publish(UInt64(data=4))
+
+    def waits():
+        robot.tells(late)  # on its way since before the epoch
+        return (
+            probe.diagnostics("mppi_controller").get("message", "").startswith("waiting for odom")
+        )
+
+    wait_for(waits, what="it to wait for a pose")
+    assert robot.told() == (0.0, 0.0)
+    assert probe.diagnostics("mppi_controller")["epochs"] == "1"
+    robot.answers(lambda v, w: v > 0.3, what="the robot to drive on")
+
+
 def test_it_names_what_is_not_finite(nodes, probe):
     nodes.start("mppi_controller", *BLIND, "-p", "goals:=[1.0e30, 0.0]", "-p", "backend:=cpu")
     robot = Robot(probe)
@@ -240,5 +359,5 @@ def test_a_sigma_that_is_large_for_its_range_is_warned_of(nodes):
 def test_goals_come_in_pairs(nodes):
     process = nodes.start("mppi_controller", "-p", "goals:=[1.0, 2.0, 3.0]", active=False)
     assert process.wait() == 1
-    assert "'goals' has 3 numbers, must be pairs of x and y" in process.output
+    assert "'goals' has 3 numbers, must have x and y for each goal" in process.output
     assert "Traceback" not in process.output

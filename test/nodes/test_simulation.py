@@ -2,14 +2,16 @@
 
 from importlib import resources
 
+import mujoco
 import numpy as np
 from geometry_msgs.msg import TwistStamped
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from nav_msgs.msg import Odometry
-from ros_harness import wait_for
+from ros_harness import Probe, wait_for
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Imu, JointState, PointCloud2
+from std_msgs.msg import Float64MultiArray, UInt64
 from std_srvs.srv import SetBool, Trigger
 from tf2_msgs.msg import TFMessage
 
@@ -17,6 +19,7 @@ from geoaccel_ros.pointcloud.layout import coordinates
 from geoaccel_ros.pointcloud.times import point_times
 from geoaccel_ros.ros import qos
 from geoaccel_ros.ros.pointcloud2 import points_from_message
+from geoaccel_ros.simulation.world import load_model
 
 
 def seconds(stamp):
@@ -91,6 +94,58 @@ def test_time_stands_while_paused_and_goes_on_after_a_reset(nodes, probe):
     assert told[-1] == told[-5]
 
 
+def test_an_epoch_is_told_at_once_and_to_who_comes_late(nodes, probe):
+    epochs = probe.listen(UInt64, "/epoch", qos.LATCHED)
+    nodes.start("mujoco_simulation")
+    wait_for(lambda: len(epochs) == 1, what="the first epoch")
+    for count in (1, 2):
+        assert probe.call(Trigger, "/mujoco_simulation/reset").success
+        wait_for(lambda count=count: epochs[-1].data == count, what=f"epoch {count}")
+    assert [e.data for e in epochs] == [0, 1, 2]
+    with Probe() as late:
+        # The newest alone, though nothing more is said.
+        heard = late.listen(UInt64, "/epoch", qos.LATCHED)
+        wait_for(lambda: len(heard), what="the epoch of who came late")
+        assert [e.data for e in heard] == [2]
+
+
+def test_stepping_by_command_repeats_mujoco_over_dds(nodes, probe):
+    states = probe.listen(JointState, "/joint_states", qos.RELIABLE)
+    bare = ("base_body", "left_wheel", "right_wheel", "lidar_site", "imu_site")
+    values = {
+        **dict.fromkeys(bare, "''"),
+        "model": "cartpole",
+        "start_qpos": "[0.0, 3.0]",
+        "stepping": "command",
+        "command_period": "0.05",
+    }
+    arguments = [part for name, v in values.items() for part in ("-p", f"{name}:={v}")]
+    process = nodes.start("mujoco_simulation", *arguments)
+    commands = probe.speak(Float64MultiArray, "/commands", qos.RELIABLE)
+    # Whoever has missed the first state asks for the start again.
+    assert probe.call(Trigger, "/mujoco_simulation/reset").success
+    wait_for(lambda: len(states) and list(states[-1].position) == [0.0, 3.0], what="the start")
+
+    model = load_model("cartpole")
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.0, 3.0
+    for k, u in enumerate((10.0, -4.0, 7.5, 0.0), start=1):
+        commands.publish(Float64MultiArray(data=[u]))
+        wait_for(lambda k=k: round(20 * seconds(states[-1].header.stamp)) == k, what=f"state {k}")
+        data.ctrl[:] = u
+        mujoco.mj_step(model, data, 25)
+        assert states[-1].name == ["rail", "hinge"]
+        np.testing.assert_array_equal(states[-1].position, data.qpos)
+        np.testing.assert_array_equal(states[-1].velocity, data.qvel)
+
+    count = len(states)
+    commands.publish(Float64MultiArray(data=[1.0, 2.0]))
+    commands.publish(Float64MultiArray(data=[float("inf")]))
+    probe.wait_for_count("mujoco_simulation", "commands refused", 2)
+    assert len(states) == count
+    assert "a command of 2 values; there must be 1: force" in process.output
+
+
 def test_a_resumed_simulation_still_runs_when_activated_again(nodes, probe):
     nodes.start("mujoco_simulation", "-p", "start_paused:=true")
 
@@ -111,9 +166,9 @@ def test_a_resumed_simulation_still_runs_when_activated_again(nodes, probe):
 
 
 def test_diverged_physics_is_logged_and_told_to_whoever_asks(nodes, probe, tmp_path):
-    yard = (resources.files("geoaccel_ros.simulation.models") / "yard.xml").read_text("utf-8")
+    yard = resources.files("geoaccel_ros.simulation.models") / "yard.xml"
     model = tmp_path / "diverging.xml"
-    model.write_text(yard.replace("<option", '<option gravity="0 0 -1e12"', 1))
+    model.write_text(f'<mujoco><include file="{yard}"/><option gravity="0 0 -1e12"/></mujoco>')
     process = nodes.start("mujoco_simulation", "-p", f"model:={model}")
     process.wait_for_output("SimulationError: physics diverged", timeout=20.0)
     assert "FATAL" in process.output and "Traceback" in process.output
@@ -140,5 +195,5 @@ def test_a_command_that_is_no_number_is_refused(nodes, probe):
 def test_a_model_that_does_not_exist_is_one_line(nodes):
     process = nodes.start("mujoco_simulation", "-p", "model:=moon", active=False)
     assert process.wait() == 1
-    assert "parameter 'model' is 'moon', must be a path or one of yard" in process.output
+    assert "parameter 'model' is 'moon', must be a path or one of cartpole, " in process.output
     assert "Traceback" not in process.output

@@ -34,6 +34,20 @@ def test_a_pose_survives_the_message(rotation, translation):
     assert np.allclose(matrix_from_pose(pose), matrix, atol=1e-12)
 
 
+@pytest.mark.parametrize("axis", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1), (-1, 2, 0.1)])
+@pytest.mark.parametrize("degrees", [0, 1e-6, 60, 120, 179.999, 180, 180.001, 270])
+def test_a_quaternion_is_scipy_s_with_the_largest_part_positive(axis, degrees):
+    turn = Rotation.from_rotvec(np.radians(degrees) * np.array(axis) / np.linalg.norm(axis))
+    pose, matrix = Pose(), np.eye(4)
+    matrix[:3, :3] = turn.as_matrix()
+    set_pose(pose, matrix)
+    o = pose.orientation
+    quaternion = np.array([o.x, o.y, o.z, o.w])
+    assert quaternion[np.argmax(np.abs(quaternion))] > 0
+    # The same rotation whatever the sign, which is free where two parts are equally large.
+    assert abs(quaternion @ turn.as_quat()) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_a_quarter_turn_about_z():
     pose = Pose()
     pose.position.x = 2.0

@@ -311,6 +311,28 @@ def test_rays_by_the_older_signature(monkeypatch):
     np.testing.assert_array_equal(old_normals, -directions)
 
 
+def test_rings_look_where_a_table_says():
+    table = (-25.0, -8.0, -7.5, 0.0, 12.0)
+    config = exact(lidar_rings=5, lidar_columns=64, lidar_elevations_deg=table)
+    points = Rig(ROOM, config).scans(20)[0].points
+    elevation = np.degrees(np.arctan2(points["z"], np.hypot(points["x"], points["y"])))
+    assert len(points) == 5 * 64
+    np.testing.assert_allclose(elevation, np.array(table)[points["ring"]], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ((0.0, 1.0), "'lidar_elevations_deg' has 2 values, must have one for each of the 3"),
+        ((0.0, 2.0, 1.0), "'lidar_elevations_deg' is not ascending"),
+        ((0.0, 1.0, 1.0), "'lidar_elevations_deg' is not ascending"),
+    ],
+)
+def test_a_table_of_elevations_that_does_not_fit_is_refused(table, message):
+    with pytest.raises(ConfigurationError, match=message):
+        LidarConfig(lidar_rings=3, lidar_elevations_deg=table)
+
+
 @pytest.mark.parametrize(
     ("low", "high"),
     [

@@ -3,15 +3,37 @@
 import queue
 import threading
 
+import mujoco
 import numpy as np
 import pytest
 
-from geoaccel_ros.simulation.events import ClockTick, TruthState
+from geoaccel_ros.config import ConfigurationError
+from geoaccel_ros.simulation.events import (
+    ClockTick,
+    EpochStart,
+    ImuSample,
+    JointState,
+    Scan,
+    TruthState,
+)
 from geoaccel_ros.simulation.thread import SimulationThread
-from geoaccel_ros.simulation.world import Simulation, SimulationConfig, SimulationError
+from geoaccel_ros.simulation.world import (
+    Simulation,
+    SimulationConfig,
+    SimulationError,
+    load_model,
+)
 
 # Seconds after which something hangs; nothing takes a tenth of it.
 PATIENCE = 30.0
+
+
+def bits(event):
+    """Return everything in an event as comparable bytes."""
+    return b"".join(
+        value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+        for value in vars(event).values()
+    )
 
 
 class Harness:
@@ -188,3 +210,171 @@ def test_the_pace_is_measured(factor):
     with Harness(realtime_factor=factor) as running:
         running.next(ClockTick, lambda tick: tick.stamp_ns >= 1_000_000_000)
         assert running.thread.realtime_factor > 0
+
+
+# The lidar's rays, on a thread of their own
+
+
+def test_every_sweep_is_told_also_the_last_one_before_a_pause():
+    with Harness(lidar_columns=64) as running:
+        stamps = [running.next(Scan).stamp_ns for _ in range(10)]
+        assert stamps == [100_000_000 * k for k in range(10)]
+        running.thread.pause()
+        standing = running.paused_at()
+        complete = standing // 100_000_000
+        stamps += [running.next(Scan).stamp_ns for _ in range(len(stamps), complete)]
+        assert stamps == [100_000_000 * k for k in range(complete)]
+
+
+def test_sweeps_go_on_without_a_gap_when_another_thread_takes_over():
+    simulation = Simulation(SimulationConfig(lidar_rings=1, lidar_columns=8, realtime_factor=0.0))
+    lidar, stamps = simulation.lidar, []
+    for last in (5, 10):
+        told = threading.Event()
+
+        def note(event, last=last, told=told):
+            if type(event) is Scan:
+                stamps.append(event.stamp_ns)
+            elif event.stamp_ns >= last * 100_000_000:
+                told.set()
+
+        thread = SimulationThread(simulation, note)
+        thread.start()
+        assert told.wait(PATIENCE)
+        thread.stop()
+        assert simulation.lidar is lidar and thread.error is None
+    # Those that were complete when the first thread ended are its last.
+    assert set(np.diff(stamps)) == {100_000_000}
+
+
+# Epochs
+
+
+def test_epochs_begin_at_the_start_and_at_each_reset():
+    with Harness() as running:
+        assert running.events.get(timeout=PATIENCE) == EpochStart(0, 0)
+        running.next(TruthState)
+        running.thread.reset()
+        begun = running.next(EpochStart)
+        assert begun.epoch == 1 and begun.stamp_ns > 0
+        # What follows belongs to it.
+        state = running.next(TruthState)
+        assert state.epoch == 1 and state.stamp_ns > begun.stamp_ns
+
+
+# Stepping by command
+
+PENDULUM = {
+    "model": "cartpole", "stepping": "command", "command_period": 0.02, "base_body": "",
+    "left_wheel": "", "right_wheel": "", "lidar_site": "", "imu_site": "",
+    "start_qpos": (0.0, 3.0), "realtime_factor": 1.0,
+}  # fmt: skip
+
+
+def test_each_command_is_one_period_and_one_state():
+    with Harness(**PENDULUM) as running:
+        assert running.next(JointState).stamp_ns == 0
+        for k in range(1, 6):
+            running.thread.command(10.0)
+            tick = running.next(ClockTick, lambda tick, k=k: tick.stamp_ns == k * 20_000_000)
+            assert running.next(JointState).stamp_ns == tick.stamp_ns
+        # Nothing moves without a command, but the time is told.
+        assert running.paused_at() == 100_000_000
+        assert running.simulation.time_ns == 100_000_000
+
+
+def test_stepping_by_command_is_mujoco_s_own_rollout_whenever_commands_come():
+    rng = np.random.default_rng(1)
+    controls = rng.uniform(-15, 15, 50)
+    with Harness(**PENDULUM) as running:
+        states = [running.next(JointState)]
+        # All at once, and one after the other.
+        for u in controls[:25]:
+            running.thread.command(u)
+        states += [running.next(JointState) for _ in range(25)]
+        for u in controls[25:]:
+            running.thread.command(u)
+            states.append(running.next(JointState))
+    model = load_model("cartpole")
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.0, 3.0
+    for state, u in zip(states, [*controls, 0.0], strict=True):
+        np.testing.assert_array_equal(state.position, data.qpos)
+        np.testing.assert_array_equal(state.velocity, data.qvel)
+        data.ctrl[:] = u
+        mujoco.mj_step(model, data, 10)
+
+
+def test_a_reset_drops_what_waits_and_tells_the_start():
+    with Harness(**PENDULUM, start_paused=True) as running:
+        running.next(JointState)
+        for _ in range(5):
+            running.thread.command(10.0)
+        running.thread.reset()
+        assert running.next(EpochStart).epoch == 1
+        start = running.next(JointState)
+        assert (start.stamp_ns, *start.position) == (0, 0.0, 3.0)
+        running.thread.resume()
+        running.thread.command(-10.0)
+        assert running.next(JointState).position[0] < 0.0
+        assert running.paused_at() == 20_000_000
+
+
+def test_too_many_commands_at_once_are_refused():
+    with Harness(**PENDULUM, start_paused=True) as running:
+        for _ in range(100):
+            running.thread.command(1.0)
+        with pytest.raises(SimulationError, match="100 commands wait"):
+            running.thread.command(1.0)
+        running.thread.resume()
+        running.next(JointState, lambda state: state.stamp_ns == 2_000_000_000)
+        assert running.paused_at() == 2_000_000_000
+
+
+def test_a_command_that_is_none_is_refused_at_once():
+    with Harness(**PENDULUM) as running:
+        with pytest.raises(SimulationError, match="not finite"):
+            running.thread.command(np.nan)
+        with pytest.raises(SimulationError, match="a command of 2 values"):
+            running.thread.command(1.0, 2.0)
+        assert running.paused_at() == 0
+
+
+def test_a_robot_with_sensors_is_stepped_to_the_same_bits():
+    def run():
+        config = {"stepping": "command", "command_period": 0.05, "lidar_columns": 64}
+        told = []
+        with Harness(**config) as running:
+            for k in range(8):
+                running.thread.command(0.5, 0.1 * k)
+            while not told or told[-1].stamp_ns < 400_000_000 or type(told[-1]) is not TruthState:
+                told.append(running.events.get(timeout=PATIENCE))
+        # While time stands it is told as often as the wall clock gives.
+        kinds = (Scan, ImuSample, JointState, TruthState)
+        return [bits(event) for event in told if type(event) in kinds]
+
+    first = run()
+    # Four sweeps, of which the last is complete with the last step; 40 samples; 9 states.
+    assert len(first) == 4 + 40 + 9 + 9
+    assert run() == first
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"command_period": 0.007}, "'command_period' is 0.007, must be a multiple of 0.002"),
+        ({"command_period": 0.001}, "'command_period' is 0.001, must be a multiple of 0.002"),
+        ({"command_period": 1.0}, r"'command_period' is 1, must be <= 'command_timeout' \(0.5\)"),
+    ],
+)
+def test_a_period_that_cannot_be_stepped_is_refused(values, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Simulation(SimulationConfig(**{**PENDULUM, **values}))
+
+
+def test_a_model_that_explodes_ends_the_thread_too(tmp_path):
+    with Harness(**{**PENDULUM, "start_qpos": (0.0, 1e9)}) as running:
+        running.simulation.data.qvel[1] = 1e200
+        running.thread.command(0.0)
+        running.thread._thread.join(PATIENCE)
+    assert "physics diverged at 0.000 s" in str(running.thread.error)

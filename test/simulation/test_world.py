@@ -87,7 +87,7 @@ def test_full_braking_and_turning_tip_nothing():
     for v, w in schedule:
         for truth in of(TruthState, drive(sim, 0.7, v, w)):
             assert np.degrees(np.arccos(truth.T_world_base[2, 2])) < 0.2
-            assert truth.T_world_base[2, 3] == pytest.approx(sim.wheel_radius, abs=0.001)
+            assert truth.T_world_base[2, 3] == pytest.approx(sim.actuation.radius, abs=0.001)
 
 
 def test_a_command_times_out_in_simulated_time():
@@ -111,7 +111,7 @@ def test_too_much_is_scaled_with_its_curvature_kept():
 
 def test_wheels_and_mounts_come_from_the_model():
     sim = simulation()
-    assert (sim.wheel_radius, sim.wheel_separation) == (0.1, 0.4)
+    assert (sim.actuation.radius, sim.actuation.separation) == (0.1, 0.4)
     assert sim.joint_names == ("left_wheel", "right_wheel")
     np.testing.assert_allclose(sim.T_base_lidar[:3, 3], [-0.06, 0, 0.5], atol=1e-12)
     np.testing.assert_allclose(sim.T_base_lidar[:3, :3], np.eye(3), atol=1e-12)
@@ -331,7 +331,7 @@ def test_an_absurd_command_is_scaled_with_its_curvature_kept(v, w, speeds):
     sim = simulation()
     with np.errstate(all="raise", under="ignore"):
         drive(sim, 1.0, v, w)
-    np.testing.assert_allclose(sim.data.ctrl[sim._actuators], speeds, rtol=1e-9)
+    np.testing.assert_allclose(sim.data.ctrl, speeds, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["CONTACTFULL", "CNSTRFULL"])
@@ -390,26 +390,28 @@ def test_what_mujoco_says_of_a_broken_model_reaches_the_user(tmp_path):
 @pytest.mark.parametrize(
     ("cut", "missing"),
     [
-        ('<site name="lidar"', "site 'lidar'"),
-        ('<site name="imu"', "site 'imu'"),
-        ("<gyro", "sensor 'gyro'"),
-        ('<velocity name="left_wheel"', "actuator 'left_wheel'"),
-        ("<freejoint", "freejoint"),
+        (
+            '<site name="lidar"',
+            "'lidar_site': the model has no site or body 'lidar'.*; sites: imu; bodies: base_link",
+        ),
+        (
+            '<site name="imu"',
+            "'imu_site': the model has no site or body 'imu'.*; sites: lidar; bodies",
+        ),
+        (
+            '<velocity name="left_wheel"',
+            "'left_wheel': .* no actuator on joint 'left_wheel'; actuators: right_wheel",
+        ),
     ],
 )
 def test_a_model_that_lacks_something_says_what(cut, missing, tmp_path):
-    lines = yard_text().splitlines()
-    kept = [line for line in lines if cut not in line]
-    if "imu" in missing:
-        kept = [line for line in kept if 'site="imu"' not in line]
-    path = tmp_path / "lacking.xml"
-    path.write_text("\n".join(kept))
+    models = resources.files("geoaccel_ros.simulation.models")
+    (tmp_path / "robots").mkdir()
+    for name in ("yard.xml", "robots/diff_drive.xml"):
+        lines = (models / name).read_text("utf-8").splitlines()
+        (tmp_path / name).write_text("\n".join(line for line in lines if cut not in line))
     with pytest.raises(ConfigurationError, match=missing):
-        simulation(model=str(path))
-
-
-def yard_text():
-    return (resources.files("geoaccel_ros.simulation.models") / "yard.xml").read_text("utf-8")
+        simulation(model=str(tmp_path / "yard.xml"))
 
 
 @pytest.mark.parametrize("name", ["imu_rate", "joint_rate", "truth_rate"])

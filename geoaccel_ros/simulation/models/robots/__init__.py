@@ -1,0 +1,1 @@
+"""Robots that worlds include."""
