@@ -1,5 +1,6 @@
 """Rollouts of a system, written once in Python; compiled for the CPU here, for CUDA beside it."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 from geoaccel_ros.control import vector_math
 from geoaccel_ros.control.compiling import device_function, tuple_sum
 from geoaccel_ros.control.distance_field import FAR, DistanceField, interpolate
+from geoaccel_ros.control.kernel_cache import compile_kept
 from geoaccel_ros.control.lanes import LANES, lane_kernel
 from geoaccel_ros.control.systems import System
 from geoaccel_ros.threads import Threads
@@ -121,8 +123,7 @@ class CpuRollouts:
     Threads of its own, which run the compiled kernel without the interpreter's lock: Numba's
     parallel loops share one pool a process, whose workers may spin while they wait.
 
-    Compiled once a process and system. Not cached on disk: Numba's cache looks at the file of the
-    kernel alone, and would go on using a robot model that was edited since.
+    Compiled once a process and system, and kept on disk.
     """
 
     def __init__(self, system: System, threads: int):
@@ -425,7 +426,7 @@ _FLAGS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}
 
 @functools.cache
 def _compile_lanes(system: System) -> Callable:
-    return numba.njit(**_FLAGS)(lane_kernel(system, CRASH_COST))
+    return compile_kept(lane_kernel(system, CRASH_COST), _made_of(system), **_FLAGS)
 
 
 @functools.cache
@@ -436,4 +437,16 @@ def _compile(system: System, motion: Callable = _modelled) -> tuple[Callable, Ca
         for k in range(first, last):
             costs[k], crashed[k] = rollout(k, plan, noise, field, detour, setup)
 
-    return numba.njit(**_FLAGS)(one_by_one), numba.njit(nogil=True)(trace)
+    made_of = motion.__name__, _made_of(system)
+    return (
+        compile_kept(one_by_one, made_of, **_FLAGS),
+        compile_kept(trace, made_of, nogil=True),
+    )
+
+
+def _made_of(system: System) -> tuple:
+    """Return what kernels take from a robot."""
+    functions = system.step, system.running, system.terminal
+    fields = tuple(field.name for field in dataclasses.fields(system.parameters))
+    names = system.state, system.control, system.goal, system.running_terms, system.terminal_terms
+    return functions, fields, names, system.is_planar
