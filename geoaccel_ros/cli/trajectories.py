@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.pointcloud.stamps import format_stamp, parse_stamp
 from geoaccel_ros.registration import se3
+from geoaccel_ros.registration.frames import quaternion_of
 
 # KITTI's and TUM's numbers on a line.
 _KITTI, _TUM = 12, 8
@@ -99,12 +100,10 @@ def write_kitti_poses(path: Path, poses: np.ndarray) -> None:
 
 def write_tum_poses(path: Path, stamps_ns: Sequence[int], poses: np.ndarray) -> None:
     """Write rows of stamp, x y z and the quaternion x y z w, every digit kept."""
-    poses = np.asarray(poses)
-    quaternions = Rotation.from_matrix(poses[:, :3, :3]).as_quat()
-    table = np.column_stack([poses[:, :3, 3], quaternions])
+    rows = ((*pose[:3, 3], *quaternion_of(pose)) for pose in np.asarray(poses))
     lines = [
         f"{format_stamp(stamp)} {' '.join(f'{value:.17g}' for value in row)}\n"
-        for stamp, row in zip(stamps_ns, table, strict=True)
+        for stamp, row in zip(stamps_ns, rows, strict=True)
     ]
     _save(path, "".join(lines))
 

@@ -3,12 +3,10 @@
 Only what the nodes need: tf2's Python packages exist in distributions alone.
 """
 
-import math
-
 import numpy as np
 from geometry_msgs.msg import Pose, TransformStamped
 
-from geoaccel_ros.registration.frames import rigid_matrix
+from geoaccel_ros.registration.frames import quaternion_of, rigid_matrix
 
 
 def matrix_from_pose(pose: Pose) -> np.ndarray:
@@ -43,25 +41,5 @@ def yaw(matrix: np.ndarray) -> float:
 
 def _set(position, orientation, matrix: np.ndarray) -> None:
     position.x, position.y, position.z = matrix[:3, 3].tolist()
-    x, y, z, w = _quaternion(matrix[:3, :3].tolist())
+    x, y, z, w = quaternion_of(matrix)
     orientation.x, orientation.y, orientation.z, orientation.w = x, y, z, w
-
-
-def _quaternion(R: list[list[float]]) -> tuple[float, float, float, float]:
-    """Return x, y, z, w of a rotation matrix, the largest of them positive (Shepperd 1978).
-
-    On plain numbers: SciPy's takes a hundred times as long for a single rotation.
-    """
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R
-    trace = xx + yy + zz
-    largest = max(xx, yy, zz, trace)
-    if largest == trace:
-        q = (zy - yz, xz - zx, yx - xy, 1 + trace)
-    elif largest == xx:
-        q = (1 + xx - yy - zz, yx + xy, xz + zx, zy - yz)
-    elif largest == yy:
-        q = (yx + xy, 1 - xx + yy - zz, zy + yz, xz - zx)
-    else:
-        q = (xz + zx, zy + yz, 1 - xx - yy + zz, yx - xy)
-    norm = math.hypot(*q)
-    return q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm

@@ -54,7 +54,7 @@ def test_cartpole_swings_up_and_withstands_pushes_and_bad_states(cartpole, probe
     wait_for(lambda: cartpole.time > pushed + 2.0, 60.0, what="2 s after the push")
     assert np.abs(cartpole.since(pushed)[:3, 3]).max() > 0.4
     assert upright(cartpole, pushed, pushed + 2.0)
-    assert said(probe) == "driving"
+    wait_for(lambda: said(probe) == "driving", what="it to say that it drives")
     assert probe.diagnostics(NODE)["goals reached"] == "1"
 
     # A state that is none is refused, and without a state the command is the safe one.
