@@ -13,9 +13,17 @@ from geoaccel_ros.benchmark.mppi_layouts import layout_table
 from geoaccel_ros.benchmark.mppi_loops import LOOPS, drive_loops
 from geoaccel_ros.benchmark.mppi_mujoco import relative_throughput
 from geoaccel_ros.benchmark.mppi_pictures import draw_stages, draw_sweep
-from geoaccel_ros.benchmark.mppi_problems import PROBLEMS, Problem, commands, controller, updates
+from geoaccel_ros.benchmark.mppi_problems import (
+    BARE,
+    PROBLEMS,
+    SYSTEMS,
+    Problem,
+    commands,
+    controller,
+    updates,
+)
 from geoaccel_ros.benchmark.mppi_quality import SWEEPS, quality
-from geoaccel_ros.benchmark.mppi_sweep import sizes, stages
+from geoaccel_ros.benchmark.mppi_sweep import SAMPLES, sizes, stages
 from geoaccel_ros.benchmark.options import add_backend, positive_int
 from geoaccel_ros.benchmark.peers import Peer
 from geoaccel_ros.benchmark.report import Report, Table
@@ -27,10 +35,17 @@ Key = tuple[Problem, str, str]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is run beside the updates, and our own backends."""
+    """Add which robots are run, what beside the updates, and our own backends."""
+    parser.add_argument(
+        "--system", nargs="+", choices=SYSTEMS, default=SYSTEMS, help="robots (default: all)"
+    )
     parser.add_argument(
         "--sweep", action="store_true", help="times over numbers of samples; stages of an update"
     )
+    parser.add_argument(
+        "--samples", nargs="+", type=positive_int, default=SAMPLES, metavar="K",
+        help="sizes of the sweep (default: 256 to 16384 by powers of two)",
+    )  # fmt: skip
     parser.add_argument(
         "--quality", type=int, default=0, metavar="N",
         help="cost of the cartpole's swing over samples, horizon, temperature and sigma, with N "
@@ -57,15 +72,18 @@ def run(options: argparse.Namespace, peers: Sequence[Peer]) -> Report:
     times = interleave(contenders, options.repetitions)
     tables, images = [], []
     seeds = options.seeds if options.seeds is not None else 20 * options.peers
-    loops = drive_loops(LOOPS, seeds, options.threads) if seeds else []
+    driven = [loop for loop in LOOPS if loop.system in options.system]
+    loops = drive_loops(driven, seeds, options.threads) if seeds else []
     if options.peers:
         throughput = relative_throughput(options.threads, options.repetitions)
         tables.append(claims(times, throughput, loops))
     elif loops:
         tables.append(Table("Closed loops", loops))
     if options.sweep:
-        swept, sweep_tables = sizes(options.backend, options.threads, options.updates)
-        shares = stages(options.backend, options.threads, options.updates)
+        problems = [problem for problem in BARE if problem.system in options.system]
+        settings = options.backend, options.threads, options.updates
+        swept, sweep_tables = sizes(problems, options.samples, *settings)
+        shares = stages(problems, *settings)
         tables += [*sweep_tables, shares]
         if options.output is not None:
             images += [options.output / "mppi_samples.png", options.output / "mppi_stages.png"]
@@ -84,6 +102,8 @@ def _contenders(
 ) -> dict[Key, Callable[[], float]]:
     contenders = {}
     for problem in PROBLEMS:
+        if problem.system not in options.system:
+            continue
         devices = []
         for backend in options.backend:
             mppi = controller(problem, backend, options.threads)
@@ -103,7 +123,8 @@ def _rows(times: dict[Key, np.ndarray], repetitions: int) -> list[dict]:
     rows = []
     for (problem, contender, device), own in times.items():
         row = {
-            "contender": f"{contender}, {device}",
+            "contender": f"{OURS}, {device}" if contender == OURS else contender,
+            "device": device,
             "system": problem.name,
             "samples": problem.samples,
             "horizon": problem.horizon,

@@ -82,7 +82,10 @@ DIFF_DRIVE = Problem(
 )  # fmt: skip
 DIFF_DRIVE_16384 = replace(DIFF_DRIVE, samples=16384)
 WALL = replace(DIFF_DRIVE, obstacles=True)
-PROBLEMS = (CARTPOLE, QUADROTOR, DIFF_DRIVE, DIFF_DRIVE_16384, WALL)
+# One a robot, with nothing in its way.
+BARE = (CARTPOLE, QUADROTOR, DIFF_DRIVE)
+PROBLEMS = (*BARE, DIFF_DRIVE_16384, WALL)
+SYSTEMS = tuple(problem.system for problem in BARE)
 
 
 def bare_problem(problem: Problem, noise: np.ndarray) -> rollouts.Problem:

@@ -9,8 +9,6 @@ import numpy as np
 from geoaccel_ros.benchmark.interleaving import Stopwatch, interleave, spread
 from geoaccel_ros.benchmark.mppi_problems import (
     CARTPOLE,
-    DIFF_DRIVE,
-    QUADROTOR,
     Problem,
     controller,
 )
@@ -23,11 +21,14 @@ PERIOD_MS = 20.0
 # In a turn so many updates are dropped and so many count, one after the other.
 _WARM_UPS = 10
 _TIMED = 10
-_PROBLEMS = (CARTPOLE, QUADROTOR, DIFF_DRIVE)
 
 
 def sizes(
-    backends: Sequence[str], threads: int, count: int
+    problems: Sequence[Problem],
+    samples: Sequence[int],
+    backends: Sequence[str],
+    threads: int,
+    count: int,
 ) -> tuple[list[dict], tuple[Table, Table]]:
     """Return the rows of single updates at each number of samples, and tables of them.
 
@@ -35,6 +36,9 @@ def sizes(
 
     Parameters
     ----------
+    problems : sequence of Problem
+        Their own numbers of samples do not count.
+    samples : sequence of int
     backends : sequence of str
     threads : int
     count : int
@@ -48,17 +52,18 @@ def sizes(
         The times, and of each system and backend the knee and what fits into 20 ms.
     """
     clocks = {}
-    for problem in _PROBLEMS:
-        for samples in SAMPLES:
+    for problem in problems:
+        for size in samples:
             for backend in backends:
-                sized = dataclasses.replace(problem, samples=samples)
+                sized = dataclasses.replace(problem, samples=size)
                 mppi = controller(sized, backend, threads)
-                clocks[problem.system, f"geoaccel, {mppi.backend}", samples] = _Clock(sized, mppi)
+                key = problem.system, f"geoaccel, {mppi.backend}", size
+                clocks[key] = _Clock(sized, mppi)
     turns = -(-count // _TIMED)
     times = interleave({key: clock.turn for key, clock in clocks.items()}, turns)
     rows = [
-        {"contender": contender, "system": system, "samples": samples, "ms": spread(own.ravel())}
-        for (system, contender, samples), own in times.items()
+        {"contender": contender, "system": system, "samples": size, "ms": spread(own.ravel())}
+        for (system, contender, size), own in times.items()
     ]
     note = f"Milliseconds of an update: {turns} turns of {_TIMED}, each after {_WARM_UPS} more."
     beside = [
@@ -98,10 +103,10 @@ def knee(samples: Sequence[int], milliseconds: Sequence[float]) -> dict:
     }
 
 
-def stages(backends: Sequence[str], threads: int, count: int) -> Table:
+def stages(problems: Sequence[Problem], backends: Sequence[str], threads: int, count: int) -> Table:
     """Return the median milliseconds of each stage of an update, and of whole ones at 50 Hz."""
     rows = []
-    for problem in _PROBLEMS:
+    for problem in problems:
         for backend in backends:
             mppi = controller(problem, backend, threads)
             clock = _Clock(problem, mppi)

@@ -26,7 +26,18 @@ SMALL = {
     "odometry": ["--scans", "3", "--scene", "from-rest", "standstill"],
     "latency": ["--scans", "3", "--minutes", "0.02"],
     "compression": ["--step", "0.02"],
-    "mppi": ["--samples", "16", "32", "--horizon", "5"],
+    "mppi": [
+        "--system",
+        "cartpole",
+        "--seeds",
+        "0",
+        "--sweep",
+        "--samples",
+        "16",
+        "32",
+        "--updates",
+        "10",
+    ],
     "link": ["--links", "30", "--scans", "3", "--seconds", "2", "--without-raw"],
 }
 
@@ -117,7 +128,11 @@ def test_results_are_right_and_not_only_timed(printed):
             assert row["max_error_m"] <= 0.01 + 1e-5
             assert 0 < row["decoded_points"] <= row["points"]
     if name == "mppi":
-        assert [row["samples"] for row in content["rows"]] == [16, 32]
+        assert {row["system"] for row in content["rows"]} == {"cartpole"}
+        sizes = next(t for t in content["tables"] if t["title"] == "Number of samples")
+        assert all(0.0 < row[k]["median"] for row in sizes["rows"] for k in ("16", "32"))
+        claimed = next(t for t in content["tables"] if t["title"] == "Claims")
+        assert len(claimed["rows"]) == 6
 
 
 def test_standing_still_has_a_table_of_its_own(capsys):
@@ -240,7 +255,8 @@ def test_absent_and_broken_peers_are_named_with_the_remedy(tmp_path, monkeypatch
     assert "Left out: Absent, not installed: pip install 'geoaccel_ros[bench]'\n" in printed
 
 
-def test_a_benchmark_without_peers_says_so(capsys):
+def test_a_benchmark_without_peers_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("geoaccel_ros.benchmark.mppi.PEERS", ())
     assert main(["bench", "mppi", "--peers", "--repetitions", "1", *SMALL["mppi"]]) == 0
     assert "no other package is known to mppi" in capsys.readouterr().err
 

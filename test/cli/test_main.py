@@ -54,7 +54,7 @@ def test_wrong_usage_is_status_2(arguments):
         (["demo", "--output", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
         (["bench", "mppi", "--json", "absent/x.json"], "cannot write 'absent/x.json'"),
         (["bench", "mppi", "--output", "/proc/nowhere"], "cannot make folder '/proc/nowhere'"),
-        (["bench", "mppi", "--samples", "1"], "parameter 'samples' is 1"),
+        (["bench", "mppi", "--sweep", "--samples", "1"], "parameter 'samples' is 1"),
         (["bench", "odometry", "--data", "absent"], "'absent' is no folder"),
         (["bench", "compression", "--cloud", "absent.npy"], "absent.npy"),
         (["bench", "compression", "--device", "absent"], "no OpenCL device matches 'absent'"),
