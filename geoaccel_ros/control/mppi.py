@@ -238,6 +238,22 @@ class Mppi:
             self._remember(stamp, update.command)
             return update
 
+    def go_on_from(self, sent: Sequence[tuple[float, np.ndarray]]) -> None:
+        """Take for sent what was, where that is not what updates returned.
+
+        An update may come too late, and its caller have sent what the plan before had for that
+        moment. Limits of rate, smoothing and the cost of a change begin with what was sent.
+
+        Parameters
+        ----------
+        sent : sequence of (instant, command)
+            When each command (U,) was sent, s, in order of time; none changes nothing.
+        """
+        with self._lock:
+            if sent:
+                self._sent = collections.deque(sent)
+                self._command = np.array(sent[-1][1], float)
+
     def rollouts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return trajectories of the last update, the ones of most weight first.
 
@@ -361,7 +377,7 @@ class Mppi:
         if not found.counted:
             return self._nothing_found(found, plan, age, stamp)
 
-        elapsed = dt if age is None else age
+        elapsed = dt if age is None else max(0.0, stamp - self._sent[-1][0])
         chosen = self._choose(problem, found, self._past(stamp), elapsed)
         self._watch.lap("choose")
         if chosen is None:

@@ -202,6 +202,7 @@ class MppiController(ManagedNode):
             engine = self._mppi.engine
             if is_new:
                 engine.reset()
+            engine.go_on_from(sent)
             if self._system.is_planar:
                 engine.set_obstacles(field)
             predicted = engine.predict(state.values, state.stamp, sent, stamp)

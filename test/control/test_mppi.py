@@ -334,6 +334,21 @@ def test_limits_of_rate_hold_from_command_to_command_and_within_plans(window, pe
         assert (update.controls <= mppi.limits[1]).all()
 
 
+def test_limits_of_rate_begin_with_what_was_sent_in_truth():
+    mppi = Mppi(dataclasses.replace(CONFIG, rate_limits=(0.8, 2.0), sigma=(2.0, 2.0)))
+    returned = mppi.update(AT_REST, GOAL, 7.0).command
+    # In its place, and once more before the next update.
+    played = [(7.0, np.array([-0.2, 0.5])), (7.08, np.array([-0.25, 0.6]))]
+    mppi.go_on_from(played)
+    command = mppi.update(AT_REST, GOAL, 7.1).command
+    change = command - played[-1][1]
+    assert abs(returned[0] - played[-1][1][0]) > 0.2
+    assert (np.abs(change) <= 0.02 * np.array([0.8, 2.0]) + 1e-9).all() and change[0] > 0.0
+    mppi.go_on_from([])
+    after = mppi.update(AT_REST, GOAL, 7.2).command
+    assert (np.abs(after - command) <= 0.1 * np.array([0.8, 2.0]) + 1e-9).all()
+
+
 def test_smoothing_takes_most_of_the_jitter_from_white_noise_and_none_of_the_way():
     def drive(window):
         # Without a cost of its change nothing else keeps the command from jittering.
