@@ -199,25 +199,24 @@ class MujocoSimulation(ManagedNode):
             self.get_logger().warning(str(error), throttle_duration_sec=5.0)
 
     def _on_pause(self, request, response):
-        if self._refuse_if_stopped(response):
+        error = self._thread.error
+        if error is not None:
+            response.success, response.message = False, f"the simulation stopped: {error}"
             return response
         (self._thread.pause if request.data else self._thread.resume)()
         response.success, response.message = True, "paused" if request.data else "running"
         return response
 
     def _on_reset(self, _request, response):
-        if self._refuse_if_stopped(response):
-            return response
-        self._thread.reset()
+        if self._thread.error is None:
+            self._thread.reset()
+        else:
+            # The thread has ended with the error; nobody else steps now.
+            self._simulation.reset()
+            self._thread = self._new_thread(self._thread.paused)
+            self._thread.start()
         response.success, response.message = True, "robot at its start; time goes on"
         return response
-
-    def _refuse_if_stopped(self, response) -> bool:
-        """Fill in a service's response and return True if the physics thread has failed."""
-        error = self._thread.error
-        if error is not None:
-            response.success, response.message = False, f"the simulation stopped: {error}"
-        return error is not None
 
 
 def _stamp(nanoseconds: int):

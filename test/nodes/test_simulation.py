@@ -172,13 +172,38 @@ def test_diverged_physics_is_logged_and_told_to_whoever_asks(nodes, probe, tmp_p
     process = nodes.start("mujoco_simulation", "-p", f"model:={model}")
     process.wait_for_output("SimulationError: physics diverged", timeout=20.0)
     assert "FATAL" in process.output and "Traceback" in process.output
-    for kind, name in (SetBool, "pause"), (Trigger, "reset"):
-        answer = probe.call(kind, f"/mujoco_simulation/{name}")
-        assert not answer.success and "physics diverged" in answer.message
+    answer = probe.call(SetBool, "/mujoco_simulation/pause")
+    assert not answer.success and "physics diverged" in answer.message
     wait_for(
         lambda: "physics diverged" in probe.diagnostics("mujoco_simulation").get("message", ""),
         what="diagnostics",
     )
+
+
+def test_a_reset_starts_what_diverged_again(nodes, probe, tmp_path):
+    model = tmp_path / "cart.xml"
+    model.write_text(
+        '<mujoco><worldbody><body><joint name="rail" type="slide"/><geom size="0.1"/></body>'
+        '</worldbody><actuator><motor name="force" joint="rail"/></actuator></mujoco>'
+    )
+    without = [f"{name}:=''" for name in ("base_body", "left_wheel", "right_wheel", "lidar_site")]
+    values = [f"model:={model}", *without, "imu_site:=''", "command_timeout:=0.1"]
+    nodes.start("mujoco_simulation", *[part for value in values for part in ("-p", value)])
+    states = probe.listen(JointState, "/joint_states", qos.RELIABLE)
+    commands = probe.speak(Float64MultiArray, "/commands", qos.RELIABLE)
+    commands.publish(Float64MultiArray(data=[1e20]))
+
+    def says(text):
+        return text in probe.diagnostics("mujoco_simulation").get("message", "")
+
+    wait_for(lambda: says("physics diverged"), what="the physics to diverge")
+    count, last = len(states), states[-1].header.stamp
+    assert probe.call(Trigger, "/mujoco_simulation/reset").success
+    wait_for(lambda: says("running") and len(states) > count + 10, what="it to run again")
+    after = [state for state in states][count:]
+    assert all(abs(state.position[0]) < 1.0 for state in after)
+    assert (after[0].header.stamp.sec, after[0].header.stamp.nanosec) >= (last.sec, last.nanosec)
+    assert probe.diagnostics("mujoco_simulation")["epoch"] == "1"
 
 
 def test_a_command_that_is_no_number_is_refused(nodes, probe):
