@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from acceptance import cartpole, drive, faults, quadrotor, quadruped
+from acceptance import cartpole, drive, drive_faults, faults, quadrotor, quadruped
 from acceptance.rows import Row, Series
 from geoaccel_ros.benchmark.machine import describe_machine
 from geoaccel_ros.cli.demo.processes import demo_environment
@@ -22,7 +22,7 @@ SERIES = {
     "cartpole": cartpole.SERIES,
     "quadrotor": quadrotor.SERIES,
     "quadruped": quadruped.SERIES,
-    "faults": faults.SERIES,
+    "faults": (*faults.SERIES, *drive_faults.SERIES),
     "drive": drive.SERIES,
 }
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "acceptance.md"

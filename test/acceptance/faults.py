@@ -1,6 +1,6 @@
 """What goes wrong around a controller: it stays safe, and recovers by itself.
 
-All of it on the cartpole, which falls when nobody holds it; a hand pushes it when a fault begins.
+Most of it on the cartpole, which falls when nobody holds it; a hand pushes it when a fault begins.
 But for the delays it is about time, so that simulated time is that of the clock on the wall.
 """
 
@@ -103,14 +103,6 @@ class Scene:
         assert took <= limit, f"stood after {took:.1f} s"
         return took
 
-    def safe_after(self, fault: float, end: float) -> float:
-        """Return how long after ``fault`` the last command before ``end`` was not the safe one."""
-        commands = self.commands
-        late = commands.between(fault + STATE_TIMEOUT + SLACK, end)
-        assert len(late), "no commands while there was no state"
-        assert (late == commands.safe).all(), f"not safe: {np.abs(late).max():.1f} N"
-        return commands.last_unsafe(fault, end) - fault
-
 
 def killed(nodes, probe, seed: int) -> dict:
     """Kill the controller, start it again."""
@@ -208,11 +200,11 @@ def not_finite(nodes, probe, seed: int) -> dict:
     pole.wait(began + FAULT)
     gate.change = None
     end = pole.time
-    outcome = {"safe_s": scene.safe_after(began, end), "tilt": tilt}
-    outcome["recovery_s"] = scene.recover(end)
+    safe = scene.commands.safe_after(began, end, STATE_TIMEOUT + SLACK)
+    recovery = scene.recover(end)
     probe.wait_for_count("mppi_controller", "state refused", int(FAULT / 0.01))
     scene.commands.check()
-    return outcome
+    return {"safe_s": safe, "tilt": tilt, "recovery_s": recovery}
 
 
 def delayed(nodes, probe, seed: int, delay: float) -> dict:
@@ -265,9 +257,10 @@ def _closed(scene: Scene, gate: Gate) -> dict:
     pole.wait(began + FAULT)
     gate.closed = False
     end = pole.time
-    outcome = {"safe_s": scene.safe_after(began, end), "recovery_s": scene.recover(end)}
+    safe = scene.commands.safe_after(began, end, STATE_TIMEOUT + SLACK)
+    recovery = scene.recover(end)
     scene.commands.check()
-    return outcome
+    return {"safe_s": safe, "recovery_s": recovery}
 
 
 def _series(run: Callable, task: str, must: str, seen: str, **values) -> Series:

@@ -55,7 +55,7 @@ def hover_and_fly(nodes, probe, seed: int, waypoints=WAYPOINTS) -> dict:
         away = times[off >= NEAR]
         arrivals.append(away.max() - sent if len(away) else 0.0)
         assert errors[-1] < NEAR, f"{errors[-1]:.3f} m off {waypoint}"
-    heights, tilts = body.between(0.0)[1][:, 2:].T
+    heights, tilts = body.between(0.0)[1][:, 2:4].T
     assert heights.min() > HEIGHT_MIN, f"{heights.min():.2f} m high"
     assert tilts.max() < TILT_MAX, f"tilted by {math.degrees(tilts.max()):.0f} deg"
     commands.check()

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry
 from ros_harness import Probe, Process, Processes, wait_for
-from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
@@ -137,10 +136,10 @@ class Pole(Track):
 
 
 class Body(Track):
-    """The true place (m, x y z) of a robot that moves freely, and its tilt (rad)."""
+    """The true place (m, x y z) of a robot that moves freely, its tilt (rad) and speed (m/s)."""
 
-    def __init__(self, probe: Probe):
-        super().__init__(probe, Odometry, "/odom")
+    def __init__(self, probe: Probe, topic: str = "/odom"):
+        super().__init__(probe, Odometry, topic)
 
     def places(self, begin: float, end: float = math.inf) -> np.ndarray:
         """Return the places (N, 3) between two times."""
@@ -148,8 +147,10 @@ class Body(Track):
 
     def _row(self, message: Odometry) -> tuple[float, ...]:
         place, turn = message.pose.pose.position, message.pose.pose.orientation
-        up = Rotation.from_quat([turn.x, turn.y, turn.z, turn.w]).as_matrix()[2, 2]
-        return place.x, place.y, place.z, math.acos(min(1.0, max(-1.0, up)))
+        up = 1.0 - 2.0 * (turn.x * turn.x + turn.y * turn.y)
+        v = message.twist.twist.linear
+        tilt = math.acos(min(1.0, max(-1.0, up)))
+        return place.x, place.y, place.z, tilt, math.hypot(v.x, v.y, v.z)
 
 
 class Commands:
@@ -170,9 +171,12 @@ class Commands:
         self.safe = system.tried_controls(system.parameters())[0].astype(float)
         self._track = track
         self._heard: list[tuple[float, tuple[float, ...]]] = []
-        probe.node.create_subscription(
-            Float64MultiArray, "/commands", self._on_command, qos.reliable(1000)
+        kind, topic, self._values = (
+            (TwistStamped, "/cmd_vel", _of_twist)
+            if system.is_planar
+            else (Float64MultiArray, "/commands", lambda message: tuple(message.data))
         )
+        probe.node.create_subscription(kind, topic, self._on_command, qos.reliable(1000))
 
     def __len__(self) -> int:
         return len(self._heard)
@@ -182,14 +186,20 @@ class Commands:
         found = [values for time, values in list(self._heard) if begin <= time <= end]
         return np.array(found).reshape(-1, len(self.safe))
 
-    def last_unsafe(self, begin: float, end: float) -> float:
-        """Return when, between two times, the last command came that is not the safe one."""
+    def safe_after(self, fault: float, end: float, limit: float) -> float:
+        """Return how long after ``fault`` the last command before ``end`` was not the safe one.
+
+        Assert that this is no more than ``limit`` s, and that commands came until ``end``.
+        """
+        late = self.between(fault + limit, end)
+        assert len(late), "no commands while there was no state"
+        assert (late == self.safe).all(), f"not safe: {late.min(axis=0)} to {late.max(axis=0)}"
         times = [
             time
             for time, values in list(self._heard)
-            if begin <= time <= end and not np.array_equal(values, self.safe)
+            if fault <= time <= end and not np.array_equal(values, self.safe)
         ]
-        return max(times, default=begin)
+        return max(times, default=fault) - fault
 
     def check(self) -> None:
         """Assert that every command was finite and within the robot's limits."""
@@ -202,5 +212,9 @@ class Commands:
             f"a command beyond the limits: {values.min(axis=0)} to {values.max(axis=0)}"
         )
 
-    def _on_command(self, message: Float64MultiArray) -> None:
-        self._heard.append((self._track.time, tuple(message.data)))
+    def _on_command(self, message) -> None:
+        self._heard.append((self._track.time, self._values(message)))
+
+
+def _of_twist(message: TwistStamped) -> tuple[float, ...]:
+    return message.twist.linear.x, message.twist.angular.z

@@ -4,7 +4,7 @@ They assert by themselves what must hold; `make acceptance` makes them with all 
 """
 
 import pytest
-from acceptance import cartpole, faults, quadrotor, quadruped
+from acceptance import cartpole, drive_faults, faults, quadrotor, quadruped
 
 
 def test_cartpole_swings_up_and_stands_two_pushes(nodes, probe):
@@ -43,3 +43,8 @@ def test_commands_that_arrive_late_are_predicted(nodes, probe, delay):
 def test_a_fault_is_survived(nodes, probe, fault):
     seen = fault(nodes, probe, seed=0)
     assert seen["recovery_s"] < faults.RECOVERY
+
+
+def test_a_robot_on_its_way_is_stopped_and_drives_on(nodes, probe):
+    seen = drive_faults.drives_on(nodes, probe, seed=0)
+    assert seen["again_s"] < drive_faults.RECOVERY
