@@ -11,8 +11,8 @@ from acceptance.rows import Row, Series, in_processes
 
 PERIOD = 0.02
 SEEDS = 10
-# A force of a hand on the cart, which the controller does not know of: it gives 1.1 kg 0.7 m/s.
-PUSH = 10.0  # N
+# A force of a hand on the cart, as strong as its motor, which the controller does not know of.
+PUSH = 20.0  # N
 PUSH_TIME = 0.08  # s
 # Upright is nearer than this, fallen is farther (rad).
 UPRIGHT = 0.1
