@@ -66,6 +66,12 @@ def test_a_part_leaves_the_table_as_it_is(accept, part):
     assert status == 0 and not table.exists()
 
 
+def test_no_run_is_no_pass(accept, capsys):
+    with pytest.raises(SystemExit):
+        accept({"robot": [series()]}, "--seeds", "0")
+    assert "at least 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "rows"),
     [

@@ -39,6 +39,8 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, help="so many runs at most of each kind")
     args = parser.parse_args()
+    if args.seeds is not None and args.seeds < 1:
+        parser.error("argument --seeds: must be at least 1")
     os.environ.update(demo_environment())
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
@@ -84,7 +86,7 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        return len(self._good) == self._runs
+        return len(self._good) == self._runs > 0
 
     @property
     def seen(self) -> str:
