@@ -27,9 +27,9 @@ def in_world(config: str | None) -> Callable[[Path, int], dict]:
         command += ["--output", str(folder / "demo"), "--json", str(summary)]
         if config is not None:
             command += ["--config", str(share_path(f"config/{config}"))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST)
+        said = _run(command)
         # Status 1 with a summary is a drive that failed; what of it fails is the rows' to say.
-        assert summary.exists(), done.stderr.strip()[-300:]
+        assert summary.exists(), said[-300:]
         told = json.loads(summary.read_text())
         return {
             "goal_reached": told["goal_reached"],
@@ -40,6 +40,18 @@ def in_world(config: str | None) -> Callable[[Path, int], dict]:
         }
 
     return drive
+
+
+def _run(command: list[str]) -> str:
+    """Run a demo and return what it wrote; one that is interrupted takes its nodes along."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            return process.communicate(timeout=_LONGEST)[0].strip()
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def _is_driven(outcome: dict) -> None:

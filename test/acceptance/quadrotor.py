@@ -84,7 +84,7 @@ SERIES = (
         SEEDS,
         (
             Row(
-                f"quadrotor: hover, then {len(WAYPOINTS)} waypoints 3 to 4 m apart, "
+                f"quadrotor: hover, then {len(WAYPOINTS)} waypoints 2 to 4 m apart, "
                 f"{LEG:g} s for each",
                 f"within {1e2 * NEAR:g} cm for the last second at each, no crash (higher than "
                 f"{HEIGHT_MIN:g} m, tilt below {math.degrees(TILT_MAX):.0f} deg)",
