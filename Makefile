@@ -17,12 +17,13 @@ setup = @:
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz bench lint colcon launch-test clean
+.PHONY: help setup demo test acceptance fuzz bench lint colcon launch-test clean
 
 help:
 	@echo 'make setup        make the environment in .venv; the others do it too'
 	@echo 'make demo         drive the simulated robot through the yard [DEMO_ARGS=...]'
 	@echo 'make test         run the tests [PYTEST_ARGS=...]'
+	@echo 'make acceptance   robots in closed loop, for half an hour; writes docs/acceptance.md [ROWS=...] [SEEDS=n]'
 	@echo 'make launch-test  run only the tests of the launch files; needs launch and launch_ros [PYTEST_ARGS=...]'
 	@echo 'make fuzz         feed the point-cloud decoder damaged streams [MUTATIONS=100000]'
 	@echo 'make bench        run the benchmarks beside their peers [BENCH_ARGS=--peers]'
@@ -44,6 +45,9 @@ test: setup
 launch-test: setup
 	$(BIN)/python -c 'import launch, launch_ros, launch_testing'
 	$(BIN)/python -m pytest test/launch $(PYTEST_ARGS)
+
+acceptance: setup
+	PYTHONPATH=test $(BIN)/python -m acceptance $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 fuzz: setup
 	$(BIN)/python tools/fuzz_codec.py --mutations $(MUTATIONS)
