@@ -23,6 +23,7 @@ from geoaccel_ros.simulation.events import (
 from geoaccel_ros.simulation.lidar import LidarConfig, SpinningLidar
 from geoaccel_ros.simulation.lidar_thread import LidarThread
 from geoaccel_ros.simulation.model import (
+    GROUND_GROUP,
     Frame,
     find_body,
     find_frame,
@@ -31,7 +32,6 @@ from geoaccel_ros.simulation.model import (
     single_joints,
 )
 
-_GROUND_GROUP = 1
 _GROUND_TYPES = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 # The other warnings tell of buffers that are full; the physics goes on with what fits.
 _DIVERGED = [
@@ -171,7 +171,7 @@ class Simulation:
         if self.has_base:
             of_robot = model.body_rootid == model.body_rootid[self._base.body]
         self._is_robot = of_robot[model.geom_bodyid]
-        self._is_ground = (model.geom_group == _GROUND_GROUP) | np.isin(
+        self._is_ground = (model.geom_group == GROUND_GROUP) | np.isin(
             model.geom_type, _GROUND_TYPES
         )
 

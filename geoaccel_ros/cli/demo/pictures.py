@@ -14,19 +14,23 @@ from geoaccel_ros.cli.demo.evaluation import Recording
 
 
 def draw_trajectory(
-    path: Path, recording: Recording, goals: np.ndarray, footprints: Sequence[np.ndarray]
+    path: Path,
+    recording: Recording,
+    goals: np.ndarray,
+    footprints: Sequence[np.ndarray],
+    shortest: np.ndarray | None,
 ) -> None:
-    """Draw truth, odometry, goals (N, 2; odom frame) and obstacles from above."""
+    """Draw truth, odometry, goals (N, 2; world frame), obstacles and shortest path from above."""
     truth = recording.truth.poses[:, :3, 3]
     odometry = (recording.T_world_odom @ recording.odometry.poses)[:, :3, 3]
-    T_world_odom = recording.T_world_odom
-    goals = goals @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
 
     figure, (top, error) = plt.subplots(
         2, 1, figsize=(8, 10), height_ratios=[4, 1], layout="constrained"
     )
     for footprint in footprints:
         top.add_patch(Polygon(footprint, facecolor="0.8", edgecolor="0.45"))
+    if shortest is not None:
+        top.plot(*shortest.T, "--", color="0.3", linewidth=1, label="shortest free way")
     top.plot(*truth[:, :2].T, color="tab:blue", linewidth=3, alpha=0.5, label="truth")
     top.plot(*odometry[:, :2].T, color="tab:red", linewidth=1, label="lidar_odometry")
     top.plot(*goals.T, "*", color="tab:green", markersize=16, label="goals")
@@ -37,7 +41,7 @@ def draw_trajectory(
     top.set_title(
         f"{recording.path_length():.1f} m driven, odometry off by {recording.ate_rmse():.3f} m RMSE"
     )
-    top.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
+    top.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=5, frameon=False)
     top.autoscale_view()
 
     distance = np.linalg.norm(odometry - recording.truth_at_odometry[:, :3, 3], axis=1)
