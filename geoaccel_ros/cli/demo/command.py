@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     say = _progress(quiet=args.json == "-")
 
     seed = [] if args.seed is None else ["-p", f"seed:={args.seed}"]
-    observed = _drive(config, seed, output, args.timeout, len(task.goals), say)
+    observed = _drive(config, task, seed, output, args.timeout, say)
 
     from geoaccel_ros.cli.demo.verdict import judge, report
 
@@ -100,9 +100,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if summary["failures"] else 0
 
 
-def _drive(
-    config: Path, seed: Sequence[str], output: Path, timeout: float, goals: int, say
-) -> dict:
+def _drive(config: Path, task, seed: Sequence[str], output: Path, timeout: float, say) -> dict:
     """Run all nodes until the goals are reached or time is up; return what they last said."""
     import rclpy
     from rclpy.signals import SignalHandlerOptions
@@ -116,13 +114,13 @@ def _drive(
             contextlib.closing(Recorder(output / "bag")) as recorder,
         ):
             say("starting the nodes (the first time compiles kernels)")
-            _wait_until_ready(nodes, recorder)
+            _wait_until_ready(nodes, recorder, task.prior)
             for node in nodes:
                 node.start_measuring()
             at_start = dict(recorder.diagnostics["mppi_controller"])
             if not recorder.pause(False):
                 raise UserError("the simulation does not answer ~/pause")
-            factor = _watch(nodes, recorder, timeout, goals, say)
+            factor = _watch(nodes, recorder, timeout, len(task.goals), say)
             recorder.pause(True)
             time.sleep(_DRAIN)
             for node in nodes:
@@ -163,9 +161,12 @@ def _running(config: Path, seed: Sequence[str], output: Path) -> Iterator[list[N
         stop(nodes)
 
 
-def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
+def _wait_until_ready(nodes: Sequence[NodeProcess], recorder, prior: str) -> None:
     deadline = time.monotonic() + _START_TIMEOUT
-    while waiting := _not_ready(recorder):
+    connections = {node: dict(of_node) for node, of_node in _CONNECTIONS.items()}
+    if prior != "none":
+        connections["lidar_odometry"][f"publishers of {prior}"] = 1
+    while waiting := _not_ready(recorder, connections):
         for node in nodes:
             node.check()
         if time.monotonic() > deadline:
@@ -173,17 +174,17 @@ def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
         time.sleep(0.1)
 
 
-def _not_ready(recorder) -> list[str]:
+def _not_ready(recorder, connections: dict[str, dict[str, int]]) -> list[str]:
     """Return what is not there yet, by what the nodes say of themselves."""
     waiting = [] if recorder.hears("/points") else ["the recorder"]
-    for name, connections in _CONNECTIONS.items():
+    for name, of_node in connections.items():
         said = recorder.diagnostics.get(name, {})
         if said.get("message", "not active") == "not active":
             waiting.append(name)
             continue
         waiting += [
             f"{name}: {said.get(connection, 0)} {connection}"
-            for connection, count in connections.items()
+            for connection, count in of_node.items()
             if int(said.get(connection, 0)) < count
         ]
     return waiting

@@ -25,12 +25,15 @@ class Task:
         The controller lets the robot come no nearer to an obstacle, m.
     model : str
         Name or file of the simulated world.
+    prior : str
+        What lidar_odometry predicts by, its topic; or none.
     """
 
     goals: np.ndarray
     goal_tolerance: float
     clearance_limit: float
     model: str
+    prior: str
 
 
 def read_task(config: Path) -> Task:
@@ -59,4 +62,5 @@ def read_task(config: Path) -> Task:
         goal_tolerance=controller.goal_tolerance,
         clearance_limit=system.clearance_limit(controller.subset(system.parameters)),
         model=read_parameters(config, "/mujoco_simulation").get("model", "yard"),
+        prior=read_parameters(config, "/lidar_odometry").get("prior", "none"),
     )
