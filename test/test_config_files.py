@@ -45,8 +45,9 @@ def test_a_node_s_file_holds_its_defaults(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_demo_s_values_are_accepted(name):
-    config_type(name).from_mapping(parameters("demo.yaml", name))
+@pytest.mark.parametrize("file", ["demo.yaml", "corridor.yaml"])
+def test_the_demo_s_values_are_accepted(file, name):
+    config_type(name).from_mapping(parameters(file, name))
 
 
 @pytest.mark.parametrize("system", ["cartpole", "quadrotor", "quadruped"])
@@ -56,9 +57,11 @@ def test_a_robot_s_controller_file_is_accepted(system):
     assert config.system == system and len(config.goals) == len(load_system(system).goal)
 
 
-def test_the_demo_s_goals_are_the_yard_s():
-    listed = parameters("demo.yaml", "mppi_controller")["goals"]
-    assert listed == goals(load_model("yard")).ravel().tolist()
+@pytest.mark.parametrize(("file", "world"), [("demo.yaml", "yard"), ("corridor.yaml", "corridor")])
+def test_the_demo_s_goals_are_the_world_s(file, world):
+    listed = parameters(file, "mppi_controller")["goals"]
+    assert parameters(file, "mujoco_simulation")["model"] == world
+    assert listed == goals(load_model(world)).ravel().tolist()
 
 
 def test_names_of_fields_in_the_docs_are_strings_to_yaml():

@@ -1,17 +1,23 @@
 """geoaccel mppi: a controller and a simulated robot in a closed loop, without ROS."""
 
 import argparse
+import functools
 import math
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
+from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.options import add_options
 from geoaccel_ros.cli.output import check_target, write_json
 from geoaccel_ros.control.mppi import Mppi, MppiUpdate
 from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import System, available, load_system
+from geoaccel_ros.control.update_file import read_update
 from geoaccel_ros.simulation.closed_loop import Run, drive
 
 _MAIN_OPTIONS = ("samples", "horizon", "seed", "backend", "rollouts", "threads")
@@ -29,6 +35,7 @@ examples:
   geoaccel mppi cartpole --plot swing.png
   geoaccel mppi cartpole --horizon 100 --delay 0.1 --seed 3 --json -
   geoaccel mppi robot.py --samples 4096 --sigma 0.5,2
+  geoaccel mppi --plot mppi_update.npz    # what mppi_controller's ~/dump_update wrote, as a .png
 """
 
 
@@ -42,7 +49,7 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "system", metavar="SYSTEM",
+        "system", metavar="SYSTEM", nargs="?",
         help=f"{', '.join(available())}, a module (package.module) or a file (robot.py)",
     )  # fmt: skip
     parser.add_argument(
@@ -57,8 +64,10 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
     add_options(parser.add_argument_group("sampling"), MppiConfig, _MAIN_OPTIONS)
     files = parser.add_argument_group("files")
     files.add_argument(
-        "--plot", metavar="FILE", help="draw a PNG: the samples of an update, and the run"
-    )
+        "--plot", metavar="FILE",
+        help="draw a PNG: the samples of an update, and the run. Without SYSTEM, FILE is the .npz "
+        "of an update that mppi_controller wrote, and the picture is drawn beside it",
+    )  # fmt: skip
     files.add_argument(
         "--json", metavar="FILE", help="write the results as JSON, '-' for standard output"
     )
@@ -68,16 +77,24 @@ def add_parsers(subparsers: argparse._SubParsersAction) -> None:
         MppiConfig,
         [name for name in names if name not in _MAIN_OPTIONS],
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=functools.partial(run, usage_error=parser.error))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, usage_error: Callable[[str], NoReturn]) -> int:
     """Run the command; 0 also where the goal is not reached, which the result says."""
+    is_update = (args.plot or "").endswith(".npz")
+    if args.system is None and not is_update:
+        usage_error("give a SYSTEM, or the .npz file of an update to --plot")
+    if args.system is not None and is_update:
+        usage_error(f"--plot {args.plot}: a picture is a .png; an update is drawn without SYSTEM")
+    if is_update:
+        return _draw_file(Path(args.plot), args.json)
     if args.plot:
         check_target(args.plot)
     system = load_system(args.system)
     config = _configuration(args, system)
-    observer = _Observer(args.seconds, config.dt, bool(args.plot))
+    goal = np.array(system.task.get("goal", ()), float)
+    observer = _Observer(args.seconds, config.dt, goal, bool(args.plot))
     with observer.progress:
         driven = drive(
             args.system, config, args.seconds, delay=args.delay, observe=observer.observe
@@ -96,12 +113,55 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _draw_file(path: Path, json_target: str | None) -> int:
+    """Draw the update in a file, as a PNG beside it."""
+    try:
+        update = read_update(path)
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"'{path}': {error}") from None
+    # matplotlib takes a while to import.
+    from geoaccel_ros.cli.mppi_picture import Snapshot, draw_update
+
+    snapshot = Snapshot.from_file(update)
+    picture = path.with_suffix(".png")
+    check_target(picture)
+    draw_update(str(picture), str(update["system"]), snapshot)
+    terms = dict(zip(update["term_names"].tolist(), update["terms"].tolist(), strict=True))
+    content = {
+        "system": str(update["system"]),
+        "stamp_s": snapshot.time,
+        "samples": len(snapshot.weights),
+        "crashed": int(np.isinf(snapshot.costs).sum()),
+        "ess": snapshot.ess,
+        "temperature": snapshot.temperature,
+        "hint": snapshot.hint,
+        "terms": terms,
+        "picture": str(picture),
+    }
+    if json_target:
+        write_json(content, json_target)
+    if json_target != "-":
+        costs = ", ".join(f"{name} {value:.3g}" for name, value in terms.items())
+        hint = f": {snapshot.hint}" if snapshot.hint else ""
+        rows = [
+            ("update", f"of {content['system']} at {snapshot.time:.2f} s"),
+            ("effective samples", f"{snapshot.ess:.1f} of {content['samples']}{hint}"),
+            ("crashed", f"{content['crashed']} samples"),
+            ("costs of the plan", costs),
+            ("drawn", content["picture"]),
+        ]
+        print(_table(rows))
+    return 0
+
+
 class _Observer:
     """Looks on: counts updates on a terminal, and keeps the samples of some to draw one of them."""
 
     _SNAPSHOTS = 25
 
-    def __init__(self, seconds: float, dt: float, keep: bool):
+    def __init__(self, seconds: float, dt: float, goal: np.ndarray, keep: bool):
         updates = math.ceil(seconds / dt - 1e-9)
         self.progress = tqdm(total=updates, disable=not sys.stderr.isatty(), leave=False)
         self.controller: Mppi | None = None
@@ -109,6 +169,7 @@ class _Observer:
         self._snapshots = []
         self._count = 0
         self._dt = dt
+        self._goal = goal
 
     def observe(self, now: float, controller: Mppi, update: MppiUpdate) -> None:
         self.controller = controller
@@ -116,7 +177,7 @@ class _Observer:
             # Here, so that matplotlib is not imported for a run without a picture.
             from geoaccel_ros.cli.mppi_picture import Snapshot
 
-            self._snapshots.append(Snapshot.of(now, self._dt, controller, update))
+            self._snapshots.append(Snapshot.of(now, self._dt, controller, update, self._goal))
         self._count += 1
         self.progress.update()
 
@@ -183,6 +244,10 @@ def _page(content: dict, system: System) -> str:
         rows.append(
             ("without a plan", f"{content['without_plan']} updates: {content['reasons'][0]}")
         )
+    return _table(rows)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
 

@@ -1,5 +1,6 @@
 """A closed loop in one picture: the samples of one update, and the run."""
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from geoaccel_ros.simulation.closed_loop import Run
 # Samples drawn as lines, those of most weight.
 _DRAWN = 150
 _FAINTEST = 0.06
+# Effective samples below which one decides, and share of all above which none does.
+_FEW, _ALMOST_ALL = 1.5, 0.9
 _PLAN, _SAMPLES, _COUNTED = "tab:red", "tab:blue", "tab:orange"
 # Inches: of the picture; of a row of large panels; of one of controls.
 _WIDTH, _ROW, _CONTROL_ROW = 14.0, 3.3, 2.4
@@ -33,34 +36,105 @@ class Snapshot:
 
     Attributes
     ----------
-    time : float
+    time, dt : float
         s.
+    state_names, control_names, goal_names : tuple of str
+    goal : np.ndarray
+        (G,).
+    lower, upper : np.ndarray
+        (U,) limits of the controls.
     costs, weights : np.ndarray
         (K,).
     controls : np.ndarray
         (N, T, U) of those that are drawn.
     trajectories : np.ndarray
         (N, T+1, X) of the same.
-    update : MppiUpdate
-    dt : float
-        s.
+    plan_controls, plan_states : np.ndarray
+        (T, U) and (T+1, X) of the new plan.
+    ess, temperature : float
     """
 
     time: float
+    dt: float
+    state_names: tuple[str, ...]
+    control_names: tuple[str, ...]
+    goal_names: tuple[str, ...]
+    goal: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
     costs: np.ndarray
     weights: np.ndarray
     controls: np.ndarray
     trajectories: np.ndarray
-    update: MppiUpdate
-    dt: float
+    plan_controls: np.ndarray
+    plan_states: np.ndarray
+    ess: float
+    temperature: float
 
     @classmethod
-    def of(cls, now: float, dt: float, controller: Mppi, update: MppiUpdate) -> "Snapshot":
+    def of(
+        cls, now: float, dt: float, controller: Mppi, update: MppiUpdate, goal: np.ndarray
+    ) -> "Snapshot":
         """Return that of a controller's last update."""
         controls, costs, weights = controller.samples()
         trajectories, _ = controller.rollouts(_DRAWN)
-        drawn = controls[: len(trajectories)].copy()
-        return cls(now, costs, weights, drawn, trajectories, update, dt)
+        system = controller.system
+        return cls(
+            now,
+            dt,
+            system.state,
+            system.control,
+            system.goal,
+            np.array(goal, float),
+            *controller.limits,
+            costs,
+            weights,
+            controls[: len(trajectories)].copy(),
+            trajectories,
+            update.controls,
+            update.plan,
+            update.ess,
+            update.temperature,
+        )
+
+    @classmethod
+    def from_file(cls, update: dict[str, np.ndarray]) -> "Snapshot":
+        """Return that of a file, as :func:`geoaccel_ros.control.update_file.read_update` has it."""
+        names = (
+            tuple(update[name].tolist()) for name in ("state_names", "control_names", "goal_names")
+        )
+        trajectories = update["trajectories"][:_DRAWN]
+        return cls(
+            float(update["stamp"]),
+            float(update["dt"]),
+            *names,
+            update["goal"],
+            update["lower"],
+            update["upper"],
+            update["costs"],
+            update["weights"],
+            update["controls"][: len(trajectories)],
+            trajectories,
+            update["plan_controls"],
+            update["plan_states"],
+            float(update["ess"]),
+            float(update["temperature"]),
+        )
+
+    @property
+    def hint(self) -> str:
+        """What an effective sample size near one or near that of all samples means; else empty."""
+        if self.ess < _FEW:
+            return (
+                "one sample decides: raise temperature or ess_fraction, "
+                "or take more samples or a smaller sigma"
+            )
+        if self.ess > _ALMOST_ALL * len(self.weights):
+            return (
+                "all samples count alike: lower temperature or ess_fraction, "
+                "or give sigma or horizon a size that costs depend on"
+            )
+        return ""
 
 
 def draw(
@@ -70,7 +144,7 @@ def draw(
     run: Run,
     snapshot: Snapshot | None,
 ) -> None:
-    """Write a PNG; without a snapshot, of the run alone.
+    """Write a PNG of a run and of one of its updates; without a snapshot, of the run alone.
 
     Parameters
     ----------
@@ -82,26 +156,64 @@ def draw(
     UserError
         If it cannot be written.
     """
-    rows = -(-len(system.control) // _CONTROLS_A_ROW)
-    heights = [_ROW] if snapshot is None else [_ROW, 0.3 + _CONTROL_ROW * rows, _ROW]
-    figure = Figure(figsize=(_WIDTH, 0.5 + sum(heights)), layout="constrained")
-    reached = "goal not reached"
+    title = f"{system.name}: goal not reached"
     if run.success:
-        reached = f"goal reached after {run.time_to_goal_s:.2f} s"
-    figure.get_layout_engine().set(w_pad=0.1)
-    figure.suptitle(f"{system.name}: {reached}", fontsize="x-large")
-    parts = np.atleast_1d(figure.subfigures(len(heights), 1, height_ratios=heights))
+        title = f"{system.name}: goal reached after {run.time_to_goal_s:.2f} s"
+    heights = [*_heights(snapshot), _ROW]
+    figure, parts = _figure(title, heights)
     if snapshot is not None:
-        costs, weights, trajectories = parts[0].subplots(1, 3)
-        _draw_costs(costs, snapshot)
-        _draw_weights(weights, snapshot)
-        _draw_trajectories(trajectories, system, run, snapshot)
-        _draw_controls(parts[1], rows, system, limits, snapshot)
+        _draw_snapshot(parts, snapshot, run.states, _positions(system))
     _draw_run(parts[-1], system, limits, run, snapshot)
+    _save(figure, path)
+
+
+def draw_update(path: str, name: str, snapshot: Snapshot) -> None:
+    """Write a PNG of one update of the system of that name.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written.
+    """
+    figure, parts = _figure(f"{name}: an update", _heights(snapshot))
+    _draw_snapshot(parts, snapshot, None, -(-len(snapshot.state_names) // 2))
+    _save(figure, path)
+
+
+def _heights(snapshot: Snapshot | None) -> list[float]:
+    """Return the heights of an update's parts, inches."""
+    if snapshot is None:
+        return []
+    return [_ROW, 0.3 + _CONTROL_ROW * _control_rows(snapshot)]
+
+
+def _figure(title: str, heights: list[float]) -> tuple[Figure, np.ndarray]:
+    figure = Figure(figsize=(_WIDTH, 0.5 + sum(heights)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1)
+    figure.suptitle(title, fontsize="x-large")
+    return figure, np.atleast_1d(figure.subfigures(len(heights), 1, height_ratios=heights))
+
+
+def _save(figure: Figure, path: str) -> None:
     try:
         figure.savefig(path, dpi=100, format="png")
     except OSError as error:
         raise UserError(f"cannot write '{path}': {error.strerror}") from None
+
+
+def _draw_snapshot(
+    parts: np.ndarray, snapshot: Snapshot, driven: np.ndarray | None, positions: int
+) -> None:
+    """Draw costs, weights, trajectories and controls; a state begins with so many positions."""
+    costs, weights, trajectories = parts[0].subplots(1, 3)
+    _draw_costs(costs, snapshot)
+    _draw_weights(weights, snapshot)
+    _draw_trajectories(trajectories, snapshot, driven, positions)
+    _draw_controls(parts[1], snapshot)
+
+
+def _control_rows(snapshot: Snapshot) -> int:
+    return -(-len(snapshot.control_names) // _CONTROLS_A_ROW)
 
 
 def _draw_costs(axes: Axes, snapshot: Snapshot) -> None:
@@ -123,58 +235,66 @@ def _draw_costs(axes: Axes, snapshot: Snapshot) -> None:
 def _draw_weights(axes: Axes, snapshot: Snapshot) -> None:
     count = len(snapshot.weights)
     axes.step(np.arange(1, count + 1), np.cumsum(snapshot.weights), color=_SAMPLES, where="post")
-    ess = snapshot.update.ess
+    ess = snapshot.ess
     axes.axvline(ess, color=_PLAN, label=f"effective: {ess:.0f} of {count}")
     axes.set(xscale="log", xlim=(1, count), ylim=(0, 1.02))
     axes.set(xlabel="samples, the heaviest first", ylabel="cumulated weight")
-    axes.set_title(f"weights at temperature {snapshot.update.temperature:.2g}")
+    axes.set_title(f"weights at temperature {snapshot.temperature:.2g}")
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
+    if snapshot.hint:
+        hint = textwrap.fill(snapshot.hint, 40)
+        axes.text(0.03, 0.6, hint, transform=axes.transAxes, fontsize="small", color=_PLAN)
 
 
-def _draw_trajectories(axes: Axes, system: System, run: Run, snapshot: Snapshot) -> None:
-    """Draw where samples lead: on a plane where the goal is a place, else over time."""
-    place = [system.state.index(name) for name in system.goal if name in system.state]
-    paths, plan = snapshot.trajectories, snapshot.update.plan
+def _draw_trajectories(
+    axes: Axes, snapshot: Snapshot, driven: np.ndarray | None, positions: int
+) -> None:
+    """Draw where samples lead: on a plane where the goal is a place, else over time.
+
+    Of more components than are drawn, those are drawn that changed most while it was driven; where
+    that is not known, in the samples.
+    """
+    names, goal_names = snapshot.state_names, snapshot.goal_names
+    place = [names.index(name) for name in goal_names if name in names]
+    paths, plan = snapshot.trajectories, snapshot.plan_states
+    changed = np.ptp(paths.reshape(-1, len(names)) if driven is None else driven, axis=0)
     if len(place) > 1:
         # Of three coordinates, the two that changed most.
-        widest = np.sort(np.argsort(-np.ptp(run.states[:, place], axis=0), kind="stable")[:2])
+        widest = np.sort(np.argsort(-changed[place], kind="stable")[:2])
         shown = [place[i] for i in widest]
         lines, followed = paths[:, :, shown], plan[:, shown]
-        axes.plot(*run.states[:, shown].T, color="black", linewidth=0.8, label="driven")
-        goal = np.array(system.task["goal"])[widest]
+        if driven is not None:
+            axes.plot(*driven[:, shown].T, color="black", linewidth=0.8, label="driven")
+        goal = [snapshot.goal[goal_names.index(names[i])] for i in shown]
         axes.plot(*goal, "*", color="tab:green", markersize=12, label="goal")
         axes.set_aspect("equal", adjustable="datalim")
-        labels = [system.state[i] for i in shown]
+        labels = [names[i] for i in shown]
     else:
-        shown = int(np.argmax(np.ptp(run.states[:, : _positions(system)], axis=0)))
+        shown = int(np.argmax(changed[:positions]))
         times = snapshot.time + snapshot.dt * np.arange(len(plan))
         lines = _over_time(times, paths[:, :, shown])
         followed = np.column_stack((times, plan[:, shown]))
-        labels = "time [s]", system.state[shown]
+        labels = "time [s]", names[shown]
     _draw_lines(axes, lines, snapshot.weights, followed)
     axes.set(xlabel=labels[0], ylabel=labels[1], title="where samples lead")
     axes.legend(**_BESIDE)
 
 
-def _draw_controls(
-    figure: SubFigure,
-    rows: int,
-    system: System,
-    limits: tuple[np.ndarray, np.ndarray],
-    snapshot: Snapshot,
-) -> None:
+def _draw_controls(figure: SubFigure, snapshot: Snapshot) -> None:
+    names = snapshot.control_names
     figure.suptitle("control sequences of the samples, of the plan, and their limits")
-    columns = min(len(system.control), _CONTROLS_A_ROW)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
+    columns = min(len(names), _CONTROLS_A_ROW)
+    panels = figure.subplots(_control_rows(snapshot), columns, squeeze=False, sharex=True).flat
     times = snapshot.time + snapshot.dt * np.arange(snapshot.controls.shape[1])
-    for i, (name, axes) in enumerate(zip(system.control, panels, strict=False)):
-        plan = np.column_stack((times, snapshot.update.controls[:, i]))
+    for i, (name, axes) in enumerate(zip(names, panels, strict=False)):
+        plan = np.column_stack((times, snapshot.plan_controls[:, i]))
         _draw_lines(axes, _over_time(times, snapshot.controls[:, :, i]), snapshot.weights, plan)
-        for limit in (limit[i] for limit in limits if np.isfinite(limit[i])):
-            axes.axhline(limit, color="black", linestyle=":", linewidth=1.0)
+        for limit in (snapshot.lower[i], snapshot.upper[i]):
+            if np.isfinite(limit):
+                axes.axhline(limit, color="black", linestyle=":", linewidth=1.0)
         axes.set(ylabel=name)
-        if i + columns >= len(system.control):
+        if i + columns >= len(names):
             axes.set_xlabel("time [s]")
             axes.tick_params(labelbottom=True)
     for axes in panels:

@@ -1,6 +1,7 @@
 """One update of a controller in a file, to look at afterwards."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,30 @@ from geoaccel_ros.control.mppi import Mppi, MppiUpdate
 
 # Trajectories take most of the room; those of least weight say least.
 _TRAJECTORIES = 200
+_NAMES = (
+    "system",
+    "state_names",
+    "control_names",
+    "goal_names",
+    "term_names",
+    "stamp",
+    "dt",
+    "state",
+    "goal",
+    "command",
+    "lower",
+    "upper",
+    "plan_controls",
+    "plan_states",
+    "controls",
+    "costs",
+    "weights",
+    "trajectories",
+    "terms",
+    "ess",
+    "temperature",
+    "configuration",
+)
 
 
 def write_update(
@@ -95,3 +120,24 @@ def write_update(
             configuration=json.dumps(configuration.as_dict()),
         )
     return len(controls)
+
+
+def read_update(path: str | Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that :func:`write_update` wrote, by their names.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file; the message says why.
+    OSError
+        If it cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            update = dict(file)
+    # A TypeError where it is a single array, which is no context.
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile):
+        raise ValueError("no NPZ file") from None
+    if missing := [name for name in _NAMES if name not in update]:
+        raise ValueError(f"no update of a controller: it has no {', '.join(missing)}")
+    return update

@@ -103,9 +103,11 @@ class LidarOdometry(ManagedNode):
         self._registered_publisher = self.advertise(PointCloud2, "points_registered", qos.RELIABLE)
         mounts = SensorMounts(self, config.base_frame)
         self._reader = CloudReader(self, config, config.subset(PointTimesConfig), mounts)
-        self._odometry.prior = priors.listen(
+        self._other_sensor = priors.listen(
             self, config.subset(PriorConfig), mounts, self._reader.seconds
         )
+        if self._other_sensor is not None:
+            self._odometry.prior = self._other_sensor.prior
         self._hear_clouds(qos.KEEP_ALL if config.lossless else qos.sensor_data())
         self.subscribe(
             PoseWithCovarianceStamped, "initialpose", self._on_initial_pose, qos.RELIABLE
@@ -168,6 +170,8 @@ class LidarOdometry(ManagedNode):
             self._unmeasured_since = time.monotonic()
         arrived = time.perf_counter()
         if self._newest is None:
+            if self._other_sensor is not None:
+                self._other_sensor.take_waiting()
             self._use((message, arrived))
         else:
             self._newest.put((message, arrived))

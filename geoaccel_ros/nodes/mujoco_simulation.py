@@ -43,15 +43,18 @@ class MujocoSimulationConfig(NodeConfig, SimulationConfig):
         "ground_truth", "Child frame of the true pose on /tf; base_frame belongs to the odometry."
     )
     base_frame: str = parameter("base_link", "The robot's frame.")
+    wheel_odometry_frame: str = parameter(
+        "wheel_odom", "Frame of the pose by the wheels; not told on /tf."
+    )
     lidar_frame: str = parameter("lidar", "Frame of the clouds.")
     imu_frame: str = parameter("imu", "Frame of the inertial measurements.")
 
 
 class MujocoSimulation(ManagedNode):
-    """cmd_vel or commands -> /clock, epoch, odom (truth), joint_states, points, imu, transforms.
+    """cmd_vel or commands -> /clock, epoch, odom (truth), sensors, transforms.
 
-    Topics are those of what the configured model has. The physics thread owns MuJoCo's state and
-    publishes what is due.
+    Sensors are joint_states, wheel_odometry, points and imu. Topics are those of what the
+    configured model has. The physics thread owns MuJoCo's state and publishes what is due.
     """
 
     NAME = "mujoco_simulation"
@@ -67,6 +70,7 @@ class MujocoSimulation(ManagedNode):
             events.Scan: self._publish_scan,
             events.TruthState: self._publish_truth,
             events.JointState: self._publish_joints,
+            events.WheelOdometry: self._publish_wheels,
             events.ImuSample: self._publish_imu,
         }
         simulation = self._simulation
@@ -83,6 +87,7 @@ class MujocoSimulation(ManagedNode):
             self._imu_publisher = self.advertise(Imu, "imu", qos.sensor_data(50))
         self._static_publisher = self.advertise(TFMessage, "/tf_static", qos.LATCHED)
         if isinstance(simulation.actuation, Wheels):
+            self._wheel_publisher = self.advertise(Odometry, "wheel_odometry", qos.RELIABLE)
             self.subscribe(TwistStamped, "cmd_vel", self._on_twist, qos.RELIABLE)
         else:
             self.subscribe(Float64MultiArray, "commands", self._on_commands, qos.RELIABLE)
@@ -160,6 +165,15 @@ class MujocoSimulation(ManagedNode):
         )
         message.header.stamp = _stamp(joints.stamp_ns)
         self._joint_publisher.publish(message)
+
+    def _publish_wheels(self, wheels: events.WheelOdometry) -> None:
+        config = self.config
+        odom = Odometry(child_frame_id=config.base_frame)
+        odom.header = Header(stamp=_stamp(wheels.stamp_ns), frame_id=config.wheel_odometry_frame)
+        set_pose(odom.pose.pose, wheels.T_odom_base)
+        odom.twist.twist.linear.x = wheels.linear
+        odom.twist.twist.angular.z = wheels.angular
+        self._wheel_publisher.publish(odom)
 
     def _publish_imu(self, sample: events.ImuSample) -> None:
         imu = Imu(header=Header(stamp=_stamp(sample.stamp_ns), frame_id=self.config.imu_frame))

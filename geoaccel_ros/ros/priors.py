@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from nav_msgs.msg import Odometry
+from rclpy.subscription import Subscription
 from sensor_msgs.msg import Imu
 
 from geoaccel_ros.config import Configuration, parameter
@@ -15,7 +16,7 @@ from geoaccel_ros.ros.mount import SensorMounts
 from geoaccel_ros.ros.node import ManagedNode
 from geoaccel_ros.ros.transforms import matrix_from_pose
 
-# They come by the hundreds a second, and wait while a cloud is registered.
+# They come by the hundreds a second, and with `lossless` wait while a cloud is registered.
 _QUEUE = 1000
 
 
@@ -32,9 +33,37 @@ class PriorConfig(Configuration):
     )
 
 
+@dataclass(frozen=True)
+class PriorMessages:
+    """What a node hears from a sensor that tells of the motion.
+
+    Attributes
+    ----------
+    prior : MotionPrior
+        Knows what the messages say.
+    """
+
+    prior: MotionPrior
+    _subscription: Subscription
+
+    def take_waiting(self) -> None:
+        """Take all that has arrived and waits; to be called on the executor's thread.
+
+        An executor takes one message of each topic in turn. Where it is itself at work on clouds,
+        and they come as fast as it works, messages that come more often would fall behind for ever.
+        """
+        subscription = self._subscription
+        while True:
+            with subscription.handle:
+                taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+            if taken is None:
+                return
+            subscription.callback(taken[0])
+
+
 def listen(
     node: ManagedNode, config: PriorConfig, mounts: SensorMounts, seconds: Callable[..., float]
-) -> MotionPrior | None:
+) -> PriorMessages | None:
     """Return what a node hears from the sensor that ``config`` names; None if that is none.
 
     Parameters
@@ -86,5 +115,7 @@ def listen(
         prior.add(stamp, T_base_imu[:3, :3] @ np.array([rate.x, rate.y, rate.z]))
 
     kind, callback = (Odometry, on_wheels) if wheels else (Imu, on_imu)
-    node.subscribe(kind, config.prior, callback, qos.sensor_data(_QUEUE), expected=True)
-    return prior
+    profile = qos.sensor_data(_QUEUE)
+    return PriorMessages(
+        prior, node.subscribe(kind, config.prior, callback, profile, expected=True)
+    )

@@ -32,6 +32,8 @@ class Wheels:
     radius, separation : float, m
     max_speed : float, rad/s
         Of a wheel; infinite if the model gives no ctrlrange.
+    qpos, dof : (2,) int
+        Where MuJoCo's qpos and qvel hold the wheels' angles and speeds, left and right.
     """
 
     names = ("v", "w")
@@ -42,6 +44,8 @@ class Wheels:
             for joint, parameter in ((left, "left_wheel"), (right, "right_wheel"))
         ]
         bodies = [int(model.jnt_bodyid[joint]) for joint, _ in found]
+        joints = [joint for joint, _ in found]
+        self.qpos, self.dof = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         self._actuators = [actuator for _, actuator in found]
         self._count = model.nu
         if model.body_geomnum[bodies[0]] == 0:

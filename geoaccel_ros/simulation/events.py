@@ -67,6 +67,25 @@ class JointState:
 
 
 @dataclass(frozen=True)
+class WheelOdometry:
+    """Where the robot is by its wheels alone.
+
+    Attributes
+    ----------
+    T_odom_base : (4, 4) float64
+        In a frame of its own, which is where the robot stood at the start or the last reset. It
+        drifts: wheels slip, and on a ramp they roll further than the map shows.
+    linear, angular : float, m/s and rad/s
+        Speed forward and to the left.
+    """
+
+    stamp_ns: int
+    T_odom_base: np.ndarray
+    linear: float
+    angular: float
+
+
+@dataclass(frozen=True)
 class TruthState:
     """Where the robot really is.
 
@@ -105,4 +124,4 @@ class Scan:
     points: np.ndarray
 
 
-Event = ClockTick | EpochStart | ImuSample | JointState | TruthState | Scan
+Event = ClockTick | EpochStart | ImuSample | JointState | WheelOdometry | TruthState | Scan

@@ -4,11 +4,15 @@ import mujoco
 import numpy as np
 from scipy.spatial import ConvexHull
 
+from geoaccel_ros.simulation.model import GROUND_GROUP
+
 # Corners by which a round footprint is drawn.
 _CIRCLE = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 
 
-def obstacle_footprints(model: mujoco.MjModel, min_height: float = 0.15) -> list[np.ndarray]:
+def obstacle_footprints(
+    model: mujoco.MjModel, min_height: float = 0.15, with_ground: bool = True
+) -> list[np.ndarray]:
     """Return the outlines of the fixed boxes, cylinders and spheres that rise above the floor.
 
     Parameters
@@ -16,6 +20,8 @@ def obstacle_footprints(model: mujoco.MjModel, min_height: float = 0.15) -> list
     model : mujoco.MjModel
     min_height : float
         Lower geoms are left out, in metres above z = 0.
+    with_ground : bool
+        Whether what the robot may drive on, such as a ramp, is among them.
 
     Returns
     -------
@@ -29,7 +35,8 @@ def obstacle_footprints(model: mujoco.MjModel, min_height: float = 0.15) -> list
         corners = _corners(model.geom_type[geom], model.geom_size[geom])
         # weldid 0: fixed to the world, directly or through bodies without joints.
         fixed = model.body_weldid[model.geom_bodyid[geom]] == 0
-        if corners is None or not fixed:
+        is_left_out = not with_ground and model.geom_group[geom] == GROUND_GROUP
+        if corners is None or not fixed or is_left_out:
             continue
         corners = corners @ data.geom_xmat[geom].reshape(3, 3).T + data.geom_xpos[geom]
         if corners[:, 2].max() > min_height:

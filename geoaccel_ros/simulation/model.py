@@ -9,6 +9,8 @@ import numpy as np
 
 from geoaccel_ros.config import ConfigurationError
 
+# Geoms of this group may be touched: floor, ramp.
+GROUND_GROUP = 1
 _SINGLE = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 # An error lists so many of the names that it might have meant.
 _NAMES_TOLD = 20

@@ -19,10 +19,12 @@ from geoaccel_ros.simulation.events import (
     ImuSample,
     JointState,
     TruthState,
+    WheelOdometry,
 )
 from geoaccel_ros.simulation.lidar import LidarConfig, SpinningLidar
 from geoaccel_ros.simulation.lidar_thread import LidarThread
 from geoaccel_ros.simulation.model import (
+    GROUND_GROUP,
     Frame,
     find_body,
     find_frame,
@@ -30,8 +32,8 @@ from geoaccel_ros.simulation.model import (
     load_model,
     single_joints,
 )
+from geoaccel_ros.simulation.wheel_odometry import WheelOdometer
 
-_GROUND_GROUP = 1
 _GROUND_TYPES = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 # The other warnings tell of buffers that are full; the physics goes on with what fits.
 _DIVERGED = [
@@ -89,7 +91,9 @@ class SimulationConfig(LidarConfig):
         100.0, "Clock ticks a simulated second", unit="Hz", minimum=1.0, maximum=100.0
     )
     imu_rate: float = parameter(100.0, "IMU samples a second", unit="Hz", minimum=0.1)
-    joint_rate: float = parameter(50.0, "Joint states a second", unit="Hz", minimum=0.1)
+    joint_rate: float = parameter(
+        50.0, "Joint states, and poses by the wheels, a second", unit="Hz", minimum=0.1
+    )
     truth_rate: float = parameter(50.0, "True poses a second", unit="Hz", minimum=0.1)
     imu_gyro_noise: float = parameter(
         0.001, "Standard deviation of an angular velocity", unit="rad/s", minimum=0.0
@@ -164,6 +168,9 @@ class Simulation:
         self.joint_names, joints = single_joints(model)
         self._joint_qpos, self._joint_dof = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         self.actuation = self._find_actuation()
+        self._odometer: WheelOdometer | None = None
+        if isinstance(self.actuation, Wheels):
+            self._odometer = WheelOdometer(self.actuation.radius, self.actuation.separation)
         self._check_rates()
         self.steps_per_command = self._find_period()
         self._find_start()
@@ -171,7 +178,7 @@ class Simulation:
         if self.has_base:
             of_robot = model.body_rootid == model.body_rootid[self._base.body]
         self._is_robot = of_robot[model.geom_bodyid]
-        self._is_ground = (model.geom_group == _GROUND_GROUP) | np.isin(
+        self._is_ground = (model.geom_group == GROUND_GROUP) | np.isin(
             model.geom_type, _GROUND_TYPES
         )
 
@@ -250,10 +257,10 @@ class Simulation:
         ]
 
     def state(self) -> list[Event]:
-        """Return what is known of the state now: joints and truth, of one stamp."""
+        """Return what is known of the state now: joints, wheels and truth, of one stamp."""
         events: list[Event] = []
         if self.joint_names:
-            events.append(self._joint_state())
+            events += self._joint_states()
         if self.has_base:
             events.append(self._truth())
         return events
@@ -276,6 +283,8 @@ class Simulation:
         self._reset(self.data)
         self.data.qpos[:] = self._start_qpos
         mujoco.mj_forward(self.model, self.data)
+        if self._odometer is not None:
+            self._odometer.reset(*self.data.qpos[self.actuation.qpos])
         if self.has_lidar:
             self._T_world_lidar = self._lidar_frame.pose(self.data)
         self._touching: frozenset[int] = frozenset()
@@ -339,7 +348,7 @@ class Simulation:
             return self.state() if self._period_ends() else []
         events: list[Event] = []
         if self.joint_names and self._due(self.config.joint_rate):
-            events.append(self._joint_state())
+            events += self._joint_states()
         if self.has_base and self._due(self.config.truth_rate):
             events.append(self._truth())
         return events
@@ -347,14 +356,20 @@ class Simulation:
     def _period_ends(self) -> bool:
         return self.steps_per_command > 0 and self._steps % self.steps_per_command == 0
 
-    def _joint_state(self) -> JointState:
-        return JointState(
+    def _joint_states(self) -> list[Event]:
+        joints = JointState(
             self.time_ns,
             self.joint_names,
             self.data.qpos[self._joint_qpos],
             self.data.qvel[self._joint_dof],
             self.data.qfrc_actuator[self._joint_dof],
         )
+        return [joints] if self._odometer is None else [joints, self._wheel_odometry()]
+
+    def _wheel_odometry(self) -> WheelOdometry:
+        self._odometer.update(*self.data.qpos[self.actuation.qpos])
+        speeds = self._odometer.forward_and_turn(*self.data.qvel[self.actuation.dof])
+        return WheelOdometry(self.time_ns, self._odometer.pose, *map(float, speeds))
 
     def _truth(self) -> TruthState:
         linear, angular = self._base.twist(self.model, self.data)

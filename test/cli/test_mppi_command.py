@@ -12,7 +12,10 @@ from scanned_room import complaint_of, result_of
 
 from geoaccel_ros.cli.main import main
 from geoaccel_ros.cli.mppi_picture import draw
+from geoaccel_ros.control.mppi import Mppi
+from geoaccel_ros.control.mppi_config import MppiConfig
 from geoaccel_ros.control.systems import load_system
+from geoaccel_ros.control.update_file import write_update
 from geoaccel_ros.simulation.closed_loop import drive
 
 # A puck on a line, which a force moves.
@@ -93,8 +96,6 @@ def test_a_file_of_its_own_is_driven_to_its_goal(puck, capsys):
 
 
 def config_of(puck, **values):
-    from geoaccel_ros.control.mppi_config import MppiConfig
-
     return MppiConfig.for_system(load_system(str(puck)), **values)
 
 
@@ -177,6 +178,58 @@ def test_a_picture_of_each_bundled_robot(system, seconds, rows, tmp_path, capsys
         assert (np.abs(picture - colour).max(axis=2) < 0.05).sum() > 100
 
 
+def written_update(path, system, state, goal, **values):
+    """Write the update of a controller, as mppi_controller's ~/dump_update does."""
+    config = MppiConfig.for_system(load_system(system), backend="cpu", **values)
+    engine = Mppi(config, system)
+    state, goal = np.array(state, float), np.array(goal, float)
+    update = engine.update(state, goal, 12.5)
+    write_update(path, engine, update, state, goal, 12.5, config.dt, config)
+    return update
+
+
+@pytest.mark.parametrize(
+    ("system", "state", "goal"),
+    [
+        ("diff_drive", (0.0, 0.0, 0.0, 0.0, 0.0), (4.0, 2.0)),
+        ("cartpole", (0.0, 3.0, 0.0, 0.0), (0.0,)),
+    ],
+)
+def test_a_picture_of_an_update_that_a_node_wrote(system, state, goal, tmp_path, capsys):
+    path = tmp_path / "update.npz"
+    update = written_update(path, system, state, goal, samples=128)
+    result = result_of(capsys, "mppi", "--plot", path)
+    assert (result["system"], result["samples"], result["stamp_s"]) == (system, 128, 12.5)
+    assert result["ess"] == pytest.approx(update.ess) and result["hint"] == ""
+    assert result["terms"] == pytest.approx(update.terms)
+    assert result["picture"] == str(tmp_path / "update.png")
+    picture = matplotlib.image.imread(result["picture"])[..., :3]
+    # As that of a run, without the run.
+    assert picture.shape[:2] == pytest.approx((100 * (7.4 + 2.4 - 3.3), 1400), abs=2)
+    for colour in ((0.84, 0.15, 0.16), (0.12, 0.47, 0.71), (1.0, 0.6, 0.24)):
+        assert (np.abs(picture - colour).max(axis=2) < 0.05).sum() > 100
+
+
+@pytest.mark.parametrize(
+    ("temperature", "hint"), [(1e-9, "one sample decides"), (1e9, "all samples count alike")]
+)
+def test_a_temperature_that_does_not_suit_is_hinted_at(temperature, hint, tmp_path, capsys):
+    path = tmp_path / "update.npz"
+    written_update(path, "diff_drive", np.zeros(5), (4.0, 2.0), samples=64, temperature=temperature)
+    assert main(["mppi", "--plot", str(path)]) == 0
+    assert hint in capsys.readouterr().out
+
+
+def test_what_is_no_update_is_not_drawn(tmp_path, capsys):
+    path = tmp_path / "update.npz"
+    assert "cannot read" in complaint_of(capsys, "mppi", "--plot", path)
+    np.savez(path, costs=np.zeros(3))
+    complaint = complaint_of(capsys, "mppi", "--plot", path)
+    assert f"'{path}': no update of a controller: it has no system" in complaint
+    assert "without SYSTEM" in usage_error(capsys, "cartpole", "--plot", path)
+    assert "give a SYSTEM" in usage_error(capsys, "--plot", "picture.png")
+
+
 def test_a_run_without_any_plan_is_drawn_alone(puck, tmp_path):
     changed(puck, "p.goal_weight *", "p.goal_weight / 0.0 *")
     run = drive(str(puck), config_of(puck), 0.5)
@@ -216,7 +269,7 @@ def test_what_cannot_be_done_is_said_in_a_line(arguments, complaint, tmp_path, m
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "required: SYSTEM"),
+        ((), "give a SYSTEM"),
         (("cartpole", "--seconds", "-1"), "--seconds: -1: must be a number of seconds"),
         (("cartpole", "--seconds", "0"), "--seconds: 0: must be more than 0 s"),
         (("cartpole", "--seconds", "inf"), "--seconds: inf: must be a number of seconds"),

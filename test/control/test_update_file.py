@@ -7,7 +7,7 @@ import pytest
 
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
-from geoaccel_ros.control.update_file import write_update
+from geoaccel_ros.control.update_file import read_update, write_update
 
 
 def test_an_update_can_be_repeated_from_its_file(tmp_path):
@@ -21,7 +21,8 @@ def test_an_update_can_be_repeated_from_its_file(tmp_path):
     path = tmp_path / "update.npz"
     assert write_update(path, engine, update, state, goal, 1.0, config.dt, config) == 256
 
-    file = np.load(path)
+    file = read_update(path)
+    assert set(file) == set(np.load(path).files)
     assert str(file["system"]) == "cartpole"
     assert file["state_names"].tolist() == ["x", "theta", "v", "w"]
     np.testing.assert_array_equal(file["state"], state)
@@ -56,3 +57,20 @@ def test_without_a_plan_there_is_nothing_to_write(tmp_path):
     with pytest.raises(ValueError, match="no plan: state .* is not 5 finite numbers"):
         write_update(path, engine, update, state, goal, 1.0, config.dt, config)
     assert not path.exists()
+
+
+def test_what_is_no_update_is_refused(tmp_path):
+    text, arrays, array = (tmp_path / name for name in ("a.npz", "b.npz", "c.npz"))
+    text.write_text("no update")
+    np.savez(arrays, costs=np.zeros(3))
+    with array.open("wb") as file:
+        np.save(file, np.zeros(3))
+    for path, complaint in (
+        (text, "no NPZ file"),
+        (arrays, "no update of a controller: it has no system, state_names"),
+        (array, "no NPZ file"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            read_update(path)
+    with pytest.raises(FileNotFoundError):
+        read_update(tmp_path / "absent.npz")

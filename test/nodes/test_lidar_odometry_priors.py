@@ -102,6 +102,32 @@ def test_wheel_odometry_carries_a_2d_lidar_over_a_gap(nodes, probe, curve_at):
     )
 
 
+def test_clouds_in_a_burst_do_not_leave_the_wheels_behind(nodes, probe, curve_at):
+    """Played faster than they are registered, with ten messages of the wheels for each of them."""
+    nodes.start(
+        "lidar_odometry", "-p", "lossless:=true", "-p", "planar:=true", "-p", "min_range:=0.3",
+        "-p", "prior:=wheel_odometry", "-p", "lidar_mount:=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0]",
+    )  # fmt: skip
+    odometry = probe.listen(Odometry, "/odom", qos.reliable(100))
+    wheels = probe.speak(Odometry, "/wheel_odometry", qos.reliable(1000))
+    player = probe.speak(PointCloud2, "/points", qos.KEEP_ALL)
+    probe.wait_for_connections("lidar_odometry", subscribers_of_odom=1)
+    prior, told = WheelOdometry(), 0.9
+    clouds = [cloud(ring(sweep(curve_at, at, seed=k)), at) for k, at in enumerate(BEGINS)]
+    for begin, scan in zip(BEGINS, clouds, strict=True):
+        while told < begin + 0.13:
+            prior.add(seconds_since_the_first(told), curve_at(told))
+            message = Odometry(header=stamped(told, "wheels"), child_frame_id="base_link")
+            set_pose(message.pose.pose, curve_at(told))
+            wheels.publish(message)
+            told += 0.01
+        player.publish(scan)
+    wait_for(lambda: len(odometry) == len(clouds), what="a pose for each cloud")
+    found = np.array([matrix_from_pose(answer.pose.pose) for answer in odometry])
+    expected, _ = registered_here(clouds, prior=prior, planar=True, min_range=0.3)
+    np.testing.assert_allclose(found, [r.T_odom_base for r in expected], atol=1e-6)
+
+
 def test_a_gyroscope_is_turned_into_the_base_frame(nodes, probe, curve_at):
     process = nodes.start("lidar_odometry", "-p", "lossless:=true", "-p", "prior:=imu")
     odometry = probe.listen(Odometry, "/odom", qos.reliable(100))

@@ -30,6 +30,7 @@ def test_every_sensor_speaks_in_the_contract_s_terms(nodes, probe):
     clouds = probe.listen(PointCloud2, "/points", qos.sensor_data(50))
     truth = probe.listen(Odometry, "/odom", qos.RELIABLE)
     joints = probe.listen(JointState, "/joint_states", qos.RELIABLE)
+    wheels = probe.listen(Odometry, "/wheel_odometry", qos.RELIABLE)
     imu = probe.listen(Imu, "/imu", qos.sensor_data(50))
     moving = probe.listen(TFMessage, "/tf", qos.TRANSFORMS)
     nodes.start("mujoco_simulation")
@@ -56,12 +57,17 @@ def test_every_sensor_speaks_in_the_contract_s_terms(nodes, probe):
     assert moving[0].transforms[0].header.frame_id == "world"
     assert moving[0].transforms[0].child_frame_id == "ground_truth"
     assert truth[-1].header.frame_id == "world" and truth[-1].child_frame_id == "base_link"
+    # No /tf tells of the wheels' frame: base_link has one parent, the odometry that is used.
+    assert wheels[-1].header.frame_id == "wheel_odom" and wheels[-1].child_frame_id == "base_link"
+    frames = {t.header.frame_id for message in moving for t in message.transforms}
+    assert frames == {"world"}
     assert "left_wheel" in joints[-1].name and len(joints[-1].velocity) == len(joints[-1].name)
     assert abs(np.mean([m.linear_acceleration.z for m in imu]) - 9.81) < 0.1
 
 
 def test_it_drives_as_commanded_and_stops_when_commands_stop(nodes, probe):
     truth = probe.listen(Odometry, "/odom", qos.RELIABLE)
+    wheels = probe.listen(Odometry, "/wheel_odometry", qos.RELIABLE)
     nodes.start("mujoco_simulation")
     commands = probe.speak(TwistStamped, "/cmd_vel", qos.RELIABLE)
 
@@ -72,7 +78,11 @@ def test_it_drives_as_commanded_and_stops_when_commands_stop(nodes, probe):
         return len(truth) and truth[-1].twist.twist.linear.x > 0.45
 
     wait_for(driving, what="the robot to drive at 0.5 m/s")
+    assert max(message.twist.twist.linear.x for message in wheels) > 0.45
     wait_for(lambda: abs(truth[-1].twist.twist.linear.x) < 0.01, what="the robot to stop by itself")
+    # From the origin, straight ahead, and of the wheels all that they rolled.
+    driven = truth[-1].pose.pose.position.x
+    wait_for(lambda: abs(wheels[-1].pose.pose.position.x - driven) < 0.02 * driven, what="wheels")
 
 
 def test_time_stands_while_paused_and_goes_on_after_a_reset(nodes, probe):

@@ -239,7 +239,8 @@ def test_rates_and_stamps():
                 assert event.stamp_ns == step * 5_000_000 == sim.time_ns
     counts = {kind.__name__: len(stamps) for kind, stamps in by_kind.items()}
     assert counts == {
-        "ClockTick": 200, "ImuSample": 120, "JointState": 100, "TruthState": 80, "Scan": 16
+        "ClockTick": 200, "ImuSample": 120, "JointState": 100,
+        "WheelOdometry": 100, "TruthState": 80, "Scan": 16,
     }  # fmt: skip
     assert by_kind[Scan] == [k * 125_000_000 for k in range(16)]
 

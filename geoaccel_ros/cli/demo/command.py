@@ -16,7 +16,6 @@ from geoaccel_ros.cli.demo.processes import NodeProcess, demo_environment, stop
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.cli.output import write_json
 from geoaccel_ros.resources import share_path
-from geoaccel_ros.ros.params_file import read_parameters
 
 # In the order in which they start; the simulation waits, paused, for all others.
 NODES = ("lidar_odometry", "cloud_encoder", "cloud_decoder", "mppi_controller", "mujoco_simulation")
@@ -58,6 +57,10 @@ def add_parsers(subparsers) -> None:
         "--config", type=Path, metavar="YAML", help="parameters of the nodes, instead of demo.yaml"
     )
     parser.add_argument(
+        "--seed", type=_seed, metavar="N",
+        help="of the simulation's and the controller's noise, instead of the parameter file's",
+    )  # fmt: skip
+    parser.add_argument(
         "--timeout", type=_positive, default=110.0, metavar="S",
         help="give up after this many simulated seconds (default: %(default)g)",
     )  # fmt: skip
@@ -68,21 +71,24 @@ def add_parsers(subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo; 0 only if the robot did its task and nothing was lost."""
     config = args.config or share_path("config/demo.yaml")
-    goals, model = _task(config)
-    output = _empty_folder(args.output, config)
     os.environ.update(demo_environment())
+    # Imported here, as what follows is: `geoaccel --help` and the file commands need no ROS.
+    from geoaccel_ros.cli.demo.task import read_task
+
+    task = read_task(config)
+    output = _empty_folder(args.output, config)
     # Ended from outside, the demo must take its nodes along, as it does on Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     say = _progress(quiet=args.json == "-")
 
-    observed = _drive(config, output, args.timeout, len(goals), say)
+    seed = [] if args.seed is None else ["-p", f"seed:={args.seed}"]
+    observed = _drive(config, task, seed, output, args.timeout, say)
 
-    # Imported here, as ROS is below: `geoaccel --help` and the file commands need neither.
     from geoaccel_ros.cli.demo.verdict import judge, report
 
     say("reading the bag")
-    summary = judge(output, goals, model, observed)
+    summary = judge(output, task, observed)
     write_json(summary, output / "summary.json")
     if args.json is not None:
         write_json(summary, args.json)
@@ -94,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if summary["failures"] else 0
 
 
-def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
+def _drive(config: Path, task, seed: Sequence[str], output: Path, timeout: float, say) -> dict:
     """Run all nodes until the goals are reached or time is up; return what they last said."""
     import rclpy
     from rclpy.signals import SignalHandlerOptions
@@ -104,16 +110,17 @@ def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         with (
-            _running(config, output) as nodes,
+            _running(config, seed, output) as nodes,
             contextlib.closing(Recorder(output / "bag")) as recorder,
         ):
             say("starting the nodes (the first time compiles kernels)")
-            _wait_until_ready(nodes, recorder)
+            _wait_until_ready(nodes, recorder, task.prior)
             for node in nodes:
                 node.start_measuring()
+            at_start = dict(recorder.diagnostics["mppi_controller"])
             if not recorder.pause(False):
                 raise UserError("the simulation does not answer ~/pause")
-            factor = _watch(nodes, recorder, timeout, goals, say)
+            factor = _watch(nodes, recorder, timeout, len(task.goals), say)
             recorder.pause(True)
             time.sleep(_DRAIN)
             for node in nodes:
@@ -127,6 +134,7 @@ def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
     }
     return {
         "diagnostics": diagnostics,
+        "at_start": at_start,
         "usage": usage,
         "statuses": statuses,
         "realtime_factor": factor,
@@ -134,7 +142,7 @@ def _drive(config: Path, output: Path, timeout: float, goals: int, say) -> dict:
 
 
 @contextlib.contextmanager
-def _running(config: Path, output: Path) -> Iterator[list[NodeProcess]]:
+def _running(config: Path, seed: Sequence[str], output: Path) -> Iterator[list[NodeProcess]]:
     logs = output / "logs"
     logs.mkdir()
     nodes: list[NodeProcess] = []
@@ -145,15 +153,20 @@ def _running(config: Path, output: Path) -> Iterator[list[NodeProcess]]:
                 arguments += ["-p", "start_paused:=true", "-r", "odom:=ground_truth/odom"]
             else:
                 arguments += ["-p", "use_sim_time:=true"]
+            if name in ("mujoco_simulation", "mppi_controller"):
+                arguments += seed
             nodes.append(NodeProcess(name, arguments, logs / f"{name}.log"))
         yield nodes
     finally:
         stop(nodes)
 
 
-def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
+def _wait_until_ready(nodes: Sequence[NodeProcess], recorder, prior: str) -> None:
     deadline = time.monotonic() + _START_TIMEOUT
-    while waiting := _not_ready(recorder):
+    connections = {node: dict(of_node) for node, of_node in _CONNECTIONS.items()}
+    if prior != "none":
+        connections["lidar_odometry"][f"publishers of {prior}"] = 1
+    while waiting := _not_ready(recorder, connections):
         for node in nodes:
             node.check()
         if time.monotonic() > deadline:
@@ -161,17 +174,17 @@ def _wait_until_ready(nodes: Sequence[NodeProcess], recorder) -> None:
         time.sleep(0.1)
 
 
-def _not_ready(recorder) -> list[str]:
+def _not_ready(recorder, connections: dict[str, dict[str, int]]) -> list[str]:
     """Return what is not there yet, by what the nodes say of themselves."""
     waiting = [] if recorder.hears("/points") else ["the recorder"]
-    for name, connections in _CONNECTIONS.items():
+    for name, of_node in connections.items():
         said = recorder.diagnostics.get(name, {})
         if said.get("message", "not active") == "not active":
             waiting.append(name)
             continue
         waiting += [
             f"{name}: {said.get(connection, 0)} {connection}"
-            for connection, count in connections.items()
+            for connection, count in of_node.items()
             if int(said.get(connection, 0)) < count
         ]
     return waiting
@@ -204,22 +217,17 @@ def _watch(nodes, recorder, timeout: float, goals: int, say) -> float:
     return simulated / wall if wall > 0.0 else 0.0
 
 
-def _task(config: Path) -> tuple[np.ndarray, str]:
-    """Return the goals (N, 2), in the odom frame, and the model that a parameter file names."""
-    goals = read_parameters(config, "/mppi_controller").get("goals")
-    try:
-        goals = np.array(goals, float).reshape(-1, 2)
-    except (TypeError, ValueError):
-        raise UserError(
-            f"'{config}' gives mppi_controller no 'goals' (x1, y1, x2, y2, …)"
-        ) from None
-    return goals, read_parameters(config, "/mujoco_simulation").get("model", "yard")
-
-
 def _positive(text: str) -> float:
     value = float(text)
     if not 0.0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be positive, is {text}")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, is {text}")
     return value
 
 

@@ -12,21 +12,37 @@ from matplotlib.patches import Polygon
 
 from geoaccel_ros.cli.demo.evaluation import Recording
 
+# Metres drawn around where the robot was and its goals, and around the world.
+_AROUND = 6.0
+_MARGIN = 0.5
+
 
 def draw_trajectory(
-    path: Path, recording: Recording, goals: np.ndarray, footprints: Sequence[np.ndarray]
+    path: Path,
+    recording: Recording,
+    goals: np.ndarray,
+    footprints: Sequence[np.ndarray],
+    shortest: np.ndarray | None,
 ) -> None:
-    """Draw truth, odometry, goals (N, 2; odom frame) and obstacles from above."""
+    """Draw truth, odometry, goals (N, 2; world frame), obstacles and shortest path from above."""
     truth = recording.truth.poses[:, :3, 3]
     odometry = (recording.T_world_odom @ recording.odometry.poses)[:, :3, 3]
-    T_world_odom = recording.T_world_odom
-    goals = goals @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
 
+    # A corridor is longer than what is driven of it.
+    seen = np.vstack([truth[:, :2], goals])
+    low, high = seen.min(axis=0) - _AROUND, seen.max(axis=0) + _AROUND
+    if footprints:
+        corners = np.concatenate(footprints)
+        low = np.maximum(low, corners.min(axis=0) - _MARGIN)
+        high = np.minimum(high, corners.max(axis=0) + _MARGIN)
+    tall = np.clip(7.0 * (high[1] - low[1]) / (high[0] - low[0]), 1.5, 10.0)
     figure, (top, error) = plt.subplots(
-        2, 1, figsize=(8, 10), height_ratios=[4, 1], layout="constrained"
+        2, 1, figsize=(8, tall + 3.0), height_ratios=[tall, 2.0], layout="constrained"
     )
     for footprint in footprints:
         top.add_patch(Polygon(footprint, facecolor="0.8", edgecolor="0.45"))
+    if shortest is not None:
+        top.plot(*shortest.T, "--", color="0.3", linewidth=1, label="shortest free way")
     top.plot(*truth[:, :2].T, color="tab:blue", linewidth=3, alpha=0.5, label="truth")
     top.plot(*odometry[:, :2].T, color="tab:red", linewidth=1, label="lidar_odometry")
     top.plot(*goals.T, "*", color="tab:green", markersize=16, label="goals")
@@ -34,11 +50,11 @@ def draw_trajectory(
         top.annotate(str(number), goal, textcoords="offset points", xytext=(8, 6))
     top.plot(*truth[0, :2], "o", color="black", label="start")
     top.set(aspect="equal", xlabel="x [m]", ylabel="y [m]")
+    top.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     top.set_title(
         f"{recording.path_length():.1f} m driven, odometry off by {recording.ate_rmse():.3f} m RMSE"
     )
-    top.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
-    top.autoscale_view()
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
 
     distance = np.linalg.norm(odometry - recording.truth_at_odometry[:, :3, 3], axis=1)
     error.plot(recording.odometry.stamps, 100 * distance, color="tab:red")

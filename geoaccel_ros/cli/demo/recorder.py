@@ -32,6 +32,7 @@ TOPICS = {
     "/points/decompressed": (PointCloud2, qos.reliable(_QUEUE)),
     "/odom": (Odometry, qos.reliable(_QUEUE)),
     "/ground_truth/odom": (Odometry, qos.reliable(_QUEUE)),
+    "/wheel_odometry": (Odometry, qos.reliable(_QUEUE)),
     "/cmd_vel": (TwistStamped, qos.reliable(_QUEUE)),
     "/plan": (PathMessage, qos.reliable(_QUEUE)),
     "/clock": (Clock, qos.CLOCK),

@@ -6,31 +6,32 @@ import numpy as np
 
 from geoaccel_ros.cli.demo.evaluation import read_bag
 from geoaccel_ros.cli.demo.pictures import draw_latency, draw_trajectory
+from geoaccel_ros.cli.demo.task import Task
 from geoaccel_ros.cli.errors import UserError
 from geoaccel_ros.simulation.floorplan import obstacle_footprints
-from geoaccel_ros.simulation.world import load_model
+from geoaccel_ros.simulation.model import load_model
+from geoaccel_ros.simulation.shortest_path import shortest_path
 
 _ATE_MAX = 0.3  # m
 _ATE_MAX_OF_PATH = 0.02
 _REALTIME_MIN = 0.95
+_PATH_RATIO_MAX = 1.3
+_MISSED_MAX = 0.01
 # Half a unit in the last place of a float32 at 60 m, the lidar's range (m).
 _ROUNDING = 2e-6
 
 
-def judge(output: Path, goals: np.ndarray, model: str, observed: dict) -> dict:
+def judge(output: Path, task: Task, observed: dict) -> dict:
     """Return summary.json's content and draw the pictures.
 
     Parameters
     ----------
     output : Path
         Folder of the bag; gets the pictures.
-    goals : ndarray (N, 2)
-        In the odom frame, metres.
-    model : str
-        Name or file of the simulated world.
+    task : Task
     observed : dict
         By name of the node its last ``diagnostics``, its ``usage`` of CPU and memory and its exit
-        ``statuses``; and the ``realtime_factor``.
+        ``statuses``; what the controller said ``at_start``; and the ``realtime_factor``.
 
     Raises
     ------
@@ -47,14 +48,27 @@ def judge(output: Path, goals: np.ndarray, model: str, observed: dict) -> dict:
     decoded = int(said["cloud_decoder"]["clouds out"])
     reached = int(controller["goals reached"])
     codec = recording.codec
+    world = load_model(task.model)
+    T_world_odom = recording.T_world_odom
+    goals = task.goals @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
+    shortest = shortest_path(
+        recording.truth.poses[0, :2, 3],
+        goals,
+        task.goal_tolerance,
+        obstacle_footprints(world, with_ground=False),
+        task.clearance_limit,
+    )
+    driven = recording.path_length()
     summary = {
         "goal_reached": reached == len(goals),
         "goals_reached": reached,
         "goals": len(goals),
         "contacts": int(simulation["contacts"]),
+        **_compared(driven, shortest),
+        "deadlines": _deadlines(observed["at_start"], controller),
         "odometry": {
             "ate_rmse_m": recording.ate_rmse(),
-            "path_m": recording.path_length(),
+            "path_m": driven,
             "frames": registered,
             "dropped": published - registered,
         },
@@ -91,10 +105,33 @@ def judge(output: Path, goals: np.ndarray, model: str, observed: dict) -> dict:
         "exit_statuses": observed["statuses"],
     }
     summary["failures"] = _failures(summary)
-    footprints = obstacle_footprints(load_model(model))
-    draw_trajectory(output / "trajectory.png", recording, goals, footprints)
+    footprints = obstacle_footprints(world)
+    draw_trajectory(output / "trajectory.png", recording, goals, footprints, shortest)
     draw_latency(output / "latency.png", recording, observed["usage"])
     return summary
+
+
+def _compared(driven: float, shortest: np.ndarray | None) -> dict:
+    """Return the length of the shortest path (P, 2) and how many times that was driven, m."""
+    if shortest is None:
+        return {"path_ratio": None, "shortest_path_m": None}
+    length = float(np.linalg.norm(np.diff(shortest, axis=0), axis=1).sum())
+    return {"path_ratio": driven / length, "shortest_path_m": length}
+
+
+def _deadlines(at_start: dict[str, str], at_end: dict[str, str]) -> dict:
+    """Return how many updates were made and how many were due but came late, or not at all.
+
+    Before the start the controller waits while other nodes compile; that is no part of the task.
+    """
+    updates, missed = (
+        int(at_end[name]) - int(at_start.get(name, 0)) for name in ("updates", "missed deadlines")
+    )
+    return {
+        "updates": updates,
+        "missed": missed,
+        "missed_share": missed / max(updates + missed, 1),
+    }
 
 
 def _failures(summary: dict) -> list[str]:
@@ -103,10 +140,22 @@ def _failures(summary: dict) -> list[str]:
     limit = min(_ATE_MAX, _ATE_MAX_OF_PATH * odometry["path_m"])
     factor = summary["simulation"]["realtime_factor"]
     clouds = summary["simulation"]["clouds"]
+    ratio, deadlines = summary["path_ratio"], summary["deadlines"]
     conditions = [
         (
             summary["goal_reached"],
             f"{summary['goals_reached']} of {summary['goals']} goals reached",
+        ),
+        (ratio is not None, "no free way leads through the goals"),
+        (
+            ratio is None or ratio <= _PATH_RATIO_MAX,
+            f"{odometry['path_m']:.1f} m driven, {ratio or 0.0:.2f} times the shortest way, limit "
+            f"{_PATH_RATIO_MAX}",
+        ),
+        (
+            deadlines["missed_share"] < _MISSED_MAX,
+            f"mppi_controller missed {100 * deadlines['missed_share']:.1f} % of its deadlines, "
+            f"limit {100 * _MISSED_MAX:g} %",
         ),
         (summary["contacts"] == 0, f"the robot touched something {summary['contacts']} times"),
         (odometry["dropped"] == 0, f"lidar_odometry lost {odometry['dropped']} clouds"),
@@ -141,10 +190,15 @@ def report(summary: dict, output: Path) -> str:
     loads = (
         f"{k} {v['cpu_share']:.2f}, {v['memory_mib']:.0f} MiB" for k, v in summary["nodes"].items()
     )
+    deadlines, compared = summary["deadlines"], ""
+    if summary["path_ratio"] is not None:
+        compared = f", {summary['path_ratio']:.3f} times the shortest free way"
     lines = [
         f"goals         {summary['goals_reached']} of {summary['goals']} reached, "
         f"{summary['contacts']} contacts, {simulation['simulated_s']:.1f} s simulated at "
         f"{simulation['realtime_factor']:.3f} of real time",
+        f"way           {odometry['path_m']:.1f} m{compared}; {deadlines['missed']} of "
+        f"{deadlines['updates'] + deadlines['missed']} deadlines missed",
         f"odometry      {odometry['ate_rmse_m']:.3f} m RMSE over {odometry['path_m']:.1f} m, "
         f"{odometry['frames']} clouds, {odometry['dropped']} lost",
         f"compression   ratio {codec['ratio']:.2f}, {codec['bits_per_point']:.1f} bits a point, "
