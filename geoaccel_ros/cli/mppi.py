@@ -99,6 +99,8 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], NoReturn]) -> int
         driven = drive(
             args.system, config, args.seconds, delay=args.delay, observe=observer.observe
         )
+    if observer.controller.warning:
+        print(f"geoaccel mppi: {observer.controller.warning}", file=sys.stderr)
     content = _results(args, config, driven, observer.controller)
     if args.plot:
         # matplotlib takes a while to import.

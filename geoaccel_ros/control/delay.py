@@ -9,6 +9,9 @@ import numpy as np
 
 from geoaccel_ros.control.systems import System
 
+# What is older says nothing about now (s).
+LONGEST = 60.0
+
 
 def predict(
     system: System,
@@ -28,7 +31,9 @@ def predict(
     p : tuple
         The system's parameters, packed as float64.
     state : np.ndarray
-        (X,) at ``stamp``.
+        (X,) at ``stamp``. Where it or an instant is not finite, where the model fails on it, and
+        where it would have to be predicted for longer than :data:`LONGEST`, nan is returned; a
+        state of another shape as it is.
     commands : sequence of (instant, control)
         In order of time; each in force from its instant (when it takes effect) to the next one's.
         Before the first one, the first one; without any, the robot is taken to be told zero.
@@ -37,6 +42,19 @@ def predict(
     largest_step : float
         Longest step of the integration, s; MuJoCo's is at most its model's.
     """
+    state = np.asarray(state, float)
+    if state.shape != (len(system.state),):
+        return state
+    unknown = np.full(len(state), np.nan)
+    if not np.isfinite([*state, stamp, until]).all() or until - stamp > LONGEST:
+        return unknown
+    try:
+        return _rolled(system, p, state, stamp, commands, until, largest_step)
+    except (ArithmeticError, ValueError):  # what Python's own math raises out of its domain
+        return unknown
+
+
+def _rolled(system, p, state, stamp, commands, until, largest_step) -> np.ndarray:
     zero = (0.0, np.zeros(len(system.control)))
     commands = list(commands) or [zero]
     ends = [instant for instant, _ in commands[1:]] + [np.inf]

@@ -9,6 +9,8 @@ from geoaccel_ros.control.systems import System
 
 # Errors below this share of a component's size (of 1 where it is smaller) are rounding.
 _RESOLUTION = 1e-6
+# No robot moves so far between two states; squares of more are not finite, and never forgotten.
+_ABSURD = 1e100
 
 
 class Evidence:
@@ -55,10 +57,13 @@ class Evidence:
         ----------
         state : np.ndarray
             (X,) measured at ``stamp``, s. One of the same instant as the last one, or after a gap
-            longer than the memory, is only where the next one starts from.
+            longer than the memory, is only where the next one starts from; one that is none, or not
+            finite, is none that was measured.
         commands : sequence of (instant, control)
             In force since the last one, as :func:`geoaccel_ros.control.delay.predict` takes them.
         """
+        if state.shape != (len(self._system.state),) or not np.isfinite([*state, stamp]).all():
+            return
         last, self._last = self._last, (state, stamp)
         if last is None or not 0.0 < stamp - last[1] <= self._memory:
             return
@@ -68,7 +73,11 @@ class Evidence:
         if not np.isfinite(predicted).all():
             return
         kept = np.exp(-(stamp - last[1]) / self._memory)
-        self._squares = kept * self._squares + (predicted - state) ** 2
+        errors = predicted - state
+        if np.abs(errors).max() > _ABSURD:
+            self.reset()
+            return
+        self._squares = kept * self._squares + errors**2
         self._count = kept * self._count + 1.0
         rounding = self._count * (_RESOLUTION * np.maximum(np.abs(state), 1.0)) ** 2
         likelihood = -0.5 * self._count * np.log(self._squares + rounding).sum(axis=1)

@@ -21,7 +21,7 @@ from numba.core import typing
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, BuiltinFunctionType)
+_PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes, BuiltinFunctionType)
 
 
 class UnknownContent(TypeError):
@@ -66,7 +66,7 @@ def fingerprint(value: object) -> str:
         mathematics, nor a plain value.
     """
     digest = hashlib.sha256()
-    _add(value, digest.update, set())
+    _add(value, digest.update, {})
     return digest.hexdigest()
 
 
@@ -92,9 +92,14 @@ class _KernelCache(FunctionCache):
 
     def save_overload(self, sig, data):
         try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            warnings.warn(f"not kept: {self._cache_path}: {error}", stacklevel=2)
+            try:
+                super().save_overload(sig, data)
+            except (EOFError, ValueError, pickle.UnpicklingError):
+                # The index is damaged, as a power cut leaves a file.
+                self.flush()
+                super().save_overload(sig, data)
+        except Exception as error:
+            warnings.warn(f"not kept: {self._cache_path}: {error!r}", stacklevel=2)
 
 
 @functools.cache
@@ -106,37 +111,48 @@ def _package_source() -> bytes:
     return digest.digest()
 
 
-def _add(value: object, update: Callable[[bytes], None], seen: set) -> None:
-    update(f"({type(value).__name__} ".encode())
+def _add(value: object, update: Callable[[bytes], None], seen: dict[int, int]) -> None:
+    """Add a value; ``seen`` has the functions that were added, by identity, and when."""
+    kind = type(value)
+    update(f"({kind.__name__} ".encode())
     if isinstance(value, Dispatcher):
+        _add(value.targetoptions, update, seen)
         _add(value.py_func, update, seen)
-    elif isinstance(value, FunctionType):
-        if id(value) not in seen:
-            seen.add(id(value))
+    elif kind is FunctionType:
+        if id(value) in seen:
+            update(f"number {seen[id(value)]}".encode())
+        else:
+            seen[id(value)] = len(seen)
             _add_function(value, update, seen)
-    elif isinstance(value, CodeType):
+    elif kind is CodeType:
+        counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
         update(value.co_code)
         for part in (value.co_consts, value.co_names, value.co_varnames, value.co_freevars):
             _add(part, update, seen)
-    elif isinstance(value, tuple | list):
+        _add((*counts, value.co_flags), update, seen)
+    elif kind in (tuple, list):
         for item in value:
             _add(item, update, seen)
-    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        update(pickle.dumps((value.dtype.str, value.shape, value.tobytes())))
-    elif isinstance(value, _PLAIN) or value is Ellipsis:
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        _add((value._fields, tuple(value)), update, seen)
+    elif kind is np.ndarray and not value.dtype.hasobject:
+        update(repr((value.dtype.str, value.shape, value.tobytes())).encode())
+    elif kind in _PLAIN or isinstance(value, np.generic) and kind.__module__ == "numpy":
         update(repr(value).encode())
-    elif isinstance(value, frozenset | set | dict):
-        _add(sorted(value.items() if isinstance(value, dict) else value, key=repr), update, seen)
-    elif value in (math, np) or isinstance(value, type) and value.__module__ == "numpy":
+    elif kind in (frozenset, set, dict):
+        _add(sorted(value.items() if kind is dict else value, key=repr), update, seen)
+    elif value in (math, np) or kind is type and value.__module__ == "numpy":
         update(value.__name__.encode())
     else:
         raise UnknownContent(f"{value!r}")
     update(b")")
 
 
-def _add_function(function: FunctionType, update: Callable[[bytes], None], seen: set) -> None:
+def _add_function(
+    function: FunctionType, update: Callable[[bytes], None], seen: dict[int, int]
+) -> None:
     _add(function.__code__, update, seen)
-    _add(function.__defaults__ or (), update, seen)
+    _add((function.__defaults__, function.__kwdefaults__), update, seen)
     for cell in function.__closure__ or ():
         _add(cell.cell_contents, update, seen)
     for name in sorted(_names(function.__code__)):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from geoaccel_ros.backend import choose_backend
 from geoaccel_ros.config import Configuration, ConfigurationError
@@ -35,6 +36,8 @@ from geoaccel_ros.control.systems import load_system
 # The mean is followed as long as it costs no more above the best sample than so many temperatures:
 # a sample of that cost would have the weight exp(-6), a four-hundredth of the best one's.
 _NO_WORSE = 6.0
+# Of what Numba says; the function and the line come first.
+_LONGEST_REASON = 600
 
 
 @dataclass(frozen=True)
@@ -157,10 +160,16 @@ class Mppi:
         self._sets = [self.system.pack(chosen) for chosen in sets]
         self._sets64 = [self.system.pack(chosen, np.float64) for chosen in sets]
         self._evidence = Evidence(self.system, self._sets64, config.evidence_memory)
+        self.system.check_limits(parameters)
         self.limits = tuple(np.array(limit, float) for limit in self.system.limits(parameters))
         self._lower, self._upper = (_float32_tuple(limit) for limit in self.limits)
         self.warning = config.warning(self.system, *self.limits)
         tried = self.system.tried_controls(parameters)
+        if len(tried) >= config.samples:
+            raise ConfigurationError(
+                f"parameter 'samples' is {config.samples}, must be more than the {len(tried)} "
+                f"maneuvers of system '{system}'"
+            )
         self._safe = np.clip(tried[0].astype(float), *self.limits)
         if self.system.is_planar:
             self._clearance_limit = self.system.clearance_limit(parameters)
@@ -178,11 +187,17 @@ class Mppi:
         self._lock = threading.Lock()
         self._field = empty_field()
         self._detour_for: tuple | None = None
-        self._cpu = self._cpu_rollouts(parameters)
         self._hybrid = None
-        self._search, self.backend, self.backend_reason = self._choose_search(tried)
-        self.reset()
-        self._warm_up()
+        try:
+            self._cpu = self._cpu_rollouts(parameters)
+            self._search, self.backend, self.backend_reason = self._choose_search(tried)
+            self.reset()
+            self._warm_up()
+        except (NumbaError, UnsupportedBytecodeError, RecursionError) as error:
+            reason = " ".join(str(error).split())[:_LONGEST_REASON]
+            raise ConfigurationError(
+                f"system '{system}' cannot be compiled: {type(error).__name__}: {reason}"
+            ) from error
 
     def predict(
         self,
@@ -566,7 +581,9 @@ class Mppi:
         """
         plan = self._finish(found.mean, past, elapsed)
         cost = self._cost(_of_plan(problem, plan))
-        if cost > found.best_cost + _NO_WORSE * found.temperature:
+        # Elites have no temperature; how far they lie above the best one is their scale.
+        scale = found.temperature or found.mean_cost - found.best_cost
+        if cost > found.best_cost + _NO_WORSE * scale:
             histories = (None,) if past is None else (past, None)
             bests = [self._finish(found.best, history, elapsed) for history in histories]
             costs = [self._cost(_of_plan(problem, best)) for best in bests]

@@ -289,8 +289,16 @@ def test_wrong_usage(arguments, complaint, capsys):
     ("old", "new", "complaint"),
     [
         ("TASK =", "TASKS =", "has no TASK with a goal"),
-        ('"goal": (0.0,)', '"goal": (0.0, 1.0)', r"goal has the shape (2,), must be one value"),
-        ('"start": (1.0, 0.0)', '"start": (1.0,)', "start has the shape (1,), must be one value"),
+        (
+            '"goal": (0.0,)',
+            '"goal": (0.0, 1.0)',
+            "TASK's goal is (0.0, 1.0), must have a number for each of x",
+        ),
+        (
+            '"start": (1.0, 0.0)',
+            '"start": (1.0,)',
+            "TASK's start is (1.0,), must have a number for each of x, v",
+        ),
         ('"samples"', '"smaples"', "unknown parameter 'smaples': did you mean 'samples'"),
         ('"sigma": (0.5,)', '"sigma": (-0.5,)', "'sigma' is -0.5"),
     ],

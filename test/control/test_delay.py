@@ -51,6 +51,29 @@ def test_without_commands_the_robot_comes_to_rest():
     assert 0.1 < found[0] < 0.6 and abs(found[3]) < 1e-3
 
 
+@pytest.mark.parametrize(
+    ("state", "stamp", "until"),
+    [
+        ([0.0, np.inf, 0.0, 0.0], 0.0, 0.1),
+        ([0.0, 1.0, 0.0, 1e200], 0.0, 0.1),
+        ([0.0, 1.0, 0.0, 0.0], np.nan, 0.1),
+        ([0.0, 1.0, 0.0, 0.0], 0.0, np.nan),
+        # A state of the wall's clock, a time of the simulation's.
+        ([0.0, 1.0, 0.0, 0.0], 12.0, 1.7e9),
+    ],
+)
+def test_what_cannot_be_predicted_is_nan(state, stamp, until):
+    cartpole = load_system("cartpole")
+    p = cartpole.pack(cartpole.parameters(), np.float64)
+    with np.errstate(all="ignore"):
+        found = predict(cartpole, p, np.array(state), stamp, [], until)
+    assert found.shape == (4,) and not np.isfinite(found).all()
+
+
+def test_a_state_of_another_length_is_left_to_who_looks_at_it():
+    assert predict(SYSTEM, P, np.zeros(2), 0.0, [], 0.1).shape == (2,)
+
+
 @pytest.fixture
 def pendulum(tmp_path):
     """Return a pendulum that only MuJoCo rolls out, with a motor at its hinge."""

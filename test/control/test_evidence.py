@@ -40,6 +40,29 @@ def test_nothing_observed_all_equal():
     np.testing.assert_array_equal(evidence.weights, np.full(4, 0.25))
 
 
+@pytest.mark.parametrize("bad", [np.full(4, np.nan), np.array([0.0, 3.0, 1e160, 0.0]), np.ones(3)])
+def test_a_state_that_is_none_is_forgotten(bad):
+    evidence, p = _evidence(), _p(cart_mass=MASSES[2])
+    _watch(evidence, p)
+    evidence.observe(bad, 0.02 * 25, [(0.0, np.zeros(1))])
+    assert np.isfinite(evidence.weights).all()
+    _watch(evidence, p, first=26)
+    assert evidence.weights[2] > 0.99
+
+
+@pytest.mark.parametrize("delayed", [0.0, 0.05])
+def test_one_bad_state_does_not_spoil_the_plans_to_come(delayed):
+    config = MppiConfig.for_system(
+        SYSTEM, samples=64, backend="cpu", parameter_sets=3, randomised=("pole_mass",),
+        randomised_by=(0.5,), evidence_memory=1.0, command_delay=delayed,
+    )  # fmt: skip
+    mppi, good = Mppi(config, "cartpole"), np.array([0.0, 3.0, 0.0, 0.0])
+    for i, state in enumerate([good, good, np.array([0.0, 3.0, 1e160, 0.0]), *[good] * 4]):
+        update = mppi.update(mppi.predict(state, 0.02 * i, [], 0.02 * i), np.zeros(1), 0.02 * i)
+    assert update.ok and update.mean_cost > 0.1
+    assert np.isfinite(list(update.parameters.values())).all()
+
+
 @pytest.mark.parametrize("true", range(4))
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_the_set_that_predicts_gets_the_weight(true, noise):

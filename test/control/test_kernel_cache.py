@@ -79,6 +79,63 @@ def test_each_edit_makes_another_function(before, after):
     assert fingerprint(robot()) != fingerprint(robot(ROBOT.replace(before, after)))
 
 
+# Two helpers, of which each is used once or more, in other places.
+ALIASES = """
+def square(x):
+    return x * x
+
+def absolute(x):
+    return abs(x)
+
+shape = square
+
+def step(x, p):
+    return square(x) + 2.0 * absolute(x) + 3.0 * shape(x)
+"""
+GAINS = """
+from collections import namedtuple
+GAINS = namedtuple("Gains", "kp kd")(3.0, 4.0)
+
+def step(x, p):
+    return GAINS.kp * x
+"""
+COMPILED = """
+from numba import njit
+
+@njit(error_model="python")
+def ratio(x):
+    return 1.0 / x
+
+def step(x, p, *, half=0.5):
+    return ratio(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "after"),
+    [
+        (ALIASES, "shape = square", "shape = absolute"),
+        (GAINS, "kp kd", "kd kp"),
+        (COMPILED, '"python"', '"numpy"'),
+        (COMPILED, "half=0.5", "half=0.6"),
+        (COMPILED, "*, half", "half"),
+    ],
+)
+def test_what_only_looks_the_same_is_another_function(source, before, after):
+    assert source.count(before) == 1
+    assert fingerprint(robot(source)) == fingerprint(robot(source))
+    assert fingerprint(robot(source)) != fingerprint(robot(source.replace(before, after)))
+
+
+def test_an_alias_is_not_the_old_kernel():
+    old, edited = (
+        compiled(robot(source))
+        for source in (ALIASES, ALIASES.replace("shape = square", "shape = absolute"))
+    )
+    assert value(old) == pytest.approx(0.09 + 0.6 + 0.27)
+    assert value(edited) == pytest.approx(0.09 + 0.6 + 0.9)
+
+
 def test_what_cannot_be_compared_is_named():
     with pytest.raises(UnknownContent, match="object at"):
         fingerprint(robot(ROBOT.replace("9.81", "object()")))
@@ -127,10 +184,21 @@ def test_a_damaged_file_is_replaced(folder):
     assert value(again) == expected and hits(again) == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"no pickle at all"])
+def test_a_damaged_index_is_replaced(folder, content):
+    expected = value(compiled(robot()))
+    (file,) = folder.rglob("*.nbi")
+    file.write_bytes(content)
+    with pytest.warns(UserWarning, match="compiled again"):
+        assert value(compiled(robot())) == expected
+    again = compiled(robot())
+    assert value(again) == expected and hits(again) == 1
+
+
 def test_a_folder_that_cannot_be_written_does_not_matter(folder, monkeypatch):
     kernel = compiled(robot())
     monkeypatch.setattr(kernel._cache._impl.locator, "ensure_cache_path", _full)
-    with pytest.warns(UserWarning, match="not kept: .* No space left"):
+    with pytest.warns(UserWarning, match="not kept: .*No space left"):
         assert value(kernel) == value(compiled(robot()))
 
 

@@ -11,6 +11,7 @@ from geoaccel_ros.control import mppi as mppi_module
 from geoaccel_ros.control.distance_field import DistanceField, distances_to
 from geoaccel_ros.control.mppi import Mppi
 from geoaccel_ros.control.mppi_config import MppiConfig
+from geoaccel_ros.control.systems import load_system
 from geoaccel_ros.control.systems.diff_drive import Parameters
 
 CONFIG = MppiConfig(backend="cpu", samples=256, horizon=30)
@@ -332,6 +333,21 @@ def test_limits_of_rate_hold_from_command_to_command_and_within_plans(window, pe
         assert (change <= rates * CONFIG.dt + 1e-9).all()
         assert (update.controls >= mppi.limits[0]).all()
         assert (update.controls <= mppi.limits[1]).all()
+
+
+def test_the_plan_is_the_mean_of_the_elites():
+    system = load_system("cartpole")
+    config = MppiConfig.for_system(system, samples=512, backend="cpu", weighting="cem")
+    mppi = Mppi(config, "cartpole")
+    p, x = system.pack(system.parameters(), np.float64), (0.0, np.pi, 0.0, 0.0)
+    means = 0
+    for i in range(60):
+        update = mppi.update(np.array(x), np.zeros(1), 0.02 * i)
+        controls, _, weights = mppi.samples()
+        mean = np.tensordot(weights, controls.astype(float), 1)
+        means += np.allclose(update.controls, mean, atol=1e-4)
+        x = system.step(x, tuple(update.command), p, 0.02)
+    assert means > 50
 
 
 def test_limits_of_rate_begin_with_what_was_sent_in_truth():

@@ -136,6 +136,18 @@ def test_sigma_belongs_to_instants_and_moves_with_the_plan(puck):
     assert (mppi._sigma == 1.0).all()
 
 
+def test_sigma_is_wide_again_where_there_is_no_plan_and_moves_on_where_one_is_held(puck):
+    mppi = Mppi(dataclasses.replace(CONFIG, plan_hold=1.0), puck)
+    _drive(mppi, np.array([1.0, 0.0]), 0, 5)
+    narrow = np.linspace(0.5, 0.9, 40)[:, None]
+    mppi._sigma = narrow
+    # Squared in float32, the way to this goal is infinite, and so is every cost.
+    assert mppi.update(np.array([1.0, 0.0]), np.array([1e30]), 0.2 + 0.125).held
+    np.testing.assert_allclose(mppi._sigma, resample(narrow, 0.05, 0.125))
+    mppi.update(np.full(2, np.nan), GOAL, 0.35)
+    np.testing.assert_array_equal(mppi._sigma, np.ones((40, 1)))
+
+
 def test_a_frozen_control_stays_frozen_under_adaptation():
     config = MppiConfig(samples=64, sigma=(0.3, 0.0), sigma_adaptation=0.5, backend="cpu")
     mppi = Mppi(config)

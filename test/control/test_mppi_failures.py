@@ -127,6 +127,17 @@ def test_a_way_that_is_blocked_is_not_driven_on():
     assert (update.command == 0.0).all() and update.not_finite_fraction == 0.0
 
 
+def test_nothing_is_held_where_some_collide():
+    mppi, _ = _with_a_plan(dataclasses.replace(CONFIG, plan_hold=10.0))
+    wall = np.zeros((101, 101), bool)
+    wall[:, 58:] = True
+    mppi.set_obstacles(DistanceField(distances_to(wall, 0.1), np.full(2, -5.0), 0.1, 0.0))
+    update = mppi.update(np.array([0.0, 0.0, 0.0, 0.4, 0.0]), FAR_GOAL, 0.15)
+    assert 0.0 < update.collided_fraction < 1.0
+    assert not update.ok and not update.held and (update.command == 0.0).all()
+    assert update.reason.startswith("no rollout that does not collide has a finite cost: ")
+
+
 def test_where_all_vanish_the_reason_names_rollout_step_and_stage(pole):
     mppi = Mppi(_pole_config(sigma=(0.0,)), pole)
     update = mppi.update(AT_POLE, np.zeros(1), 0.0)

@@ -19,15 +19,18 @@ GOAL = np.array([14.0, -21.0])
 
 
 def test_terms_are_those_of_the_plan_along_its_states():
-    mppi = Mppi(CONFIG)
-    update = mppi.update(STATE, GOAL, 0.0)
+    # The change of the command, too, which counts from the one before.
+    mppi = Mppi(CONFIG, parameters=load_system("diff_drive").parameters(change_weight=10.0))
+    before = tuple(mppi.update(STATE, GOAL, 0.0).command)
+    update = mppi.update(STATE, GOAL, 0.05)
+    assert np.abs(before).max() > 0.1
     assert list(update.terms) == [
         *("goal", "heading", "obstacle", "reverse", "turn", "change"),
         *("final_goal", "final_speed"),
     ]
     system = mppi.system
-    p = system.pack(system.parameters(), np.float64)
-    before, running = (0.0, 0.0), np.zeros(6)
+    p = system.pack(system.parameters(change_weight=10.0), np.float64)
+    running = np.zeros(6)
     for x, u in zip(update.plan[1:], update.controls, strict=True):
         running += CONFIG.dt * np.array(system.running(x, u, before, GOAL, FAR, 0.0, p))
         before = u

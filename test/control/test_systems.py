@@ -161,6 +161,34 @@ def test_obstacles_are_refused_by_a_system_that_knows_none(puck):
             "step fails in a state of zeros: AttributeError: .*'mas'",
         ),
         ("(p.force_least,)", "(-1.0, 1.0)", "limits returns 2 values, .* each of force"),
+        ('STATE = ("x", "v")', 'STATE = ["x", "v"]', "STATE is .*, must be a tuple of names"),
+        ('CONTROL = ("force",)', 'CONTROL = ("force")', "CONTROL is 'force', must be a tuple"),
+        ('STATE = ("x", "v")', 'STATE = ("x", "x")', "STATE has a name twice"),
+        (
+            "= parameter(2.0,",
+            "= parameter(maximum=9.0, description=",
+            "cannot be .* TypeError|made",
+        ),
+        (
+            "cliff_weight: float = parameter(1000.0",
+            'cliff_weight: float = parameter("much"',
+            "cannot be imported|must be a number",
+        ),
+        ("(p.force_least,)", "(5.0,)", "limits of force are 5 to 4"),
+        ("(p.force_least,)", "(math.nan,)", "limits"),
+        ("CLIFF = 1.0", "CLIFF = 1.0\nTASK = {'goal': (1.0, 2.0)}", "TASK's goal is .* each of x"),
+        ("CLIFF = 1.0", "CLIFF = 1.0\nTASK = {'hold': 'long'}", "TASK's hold is 'long'"),
+        (
+            "def limits(p):",
+            "def maneuvers(p):\n    return ((1.0, 2.0),)\n\n\ndef limits(p):",
+            "maneuvers returns 2 values, .* each of force",
+        ),
+        (
+            "def limits(p):",
+            "def reached(x, goal, p):\n    return x[5] < 1.0\n\n\ndef limits(p):",
+            "reached fails in a state of zeros: IndexError",
+        ),
+        ("CLIFF = 1.0", "raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
         ("from dataclasses", "from dataclazzes", "cannot be imported: ModuleNotFoundError: .*zzes"),
         ("def limits(p):", "def limits(p:", "cannot be imported: SyntaxError: "),
     ],
@@ -171,6 +199,40 @@ def test_what_is_wrong_in_a_file_is_named(puck, old, new, message):
     with pytest.raises(ConfigurationError, match=f"system '{puck}'.*{message}") as raised:
         load_system(str(puck))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "return max(x[0] - CLIFF, 0.0)",
+            "import os\n    return 0.0",
+            "cannot be compiled: .*IMPORT",
+        ),
+        (
+            "return max(x[0] - CLIFF, 0.0)",
+            "return x[0] if x[0] < 5.0 else _beyond((x[0] - 1.0, x[1]))",
+            "cannot be compiled: RecursionError",
+        ),
+        (
+            "def limits(p):",
+            "def maneuvers(p):\n    return ((1.0,),) * 300\n\n\ndef limits(p):",
+            "'samples' is 256, must be more than the 300 maneuvers",
+        ),
+    ],
+)
+def test_what_cannot_be_controlled_is_named(puck, old, new, message):
+    assert PUCK.count(old) == 1
+    puck.write_text(PUCK.replace(old, new), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=message) as raised:
+        Mppi(CONFIG, str(puck))
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < 1000
+
+
+def test_a_parameter_beyond_float32_is_named(puck):
+    system = load_system(str(puck))
+    with pytest.raises(ConfigurationError, match="'goal_weight' is 1e\\+300, beyond what float32"):
+        Mppi(CONFIG, str(puck), system.parameters(goal_weight=1e300))
 
 
 @pytest.mark.parametrize(

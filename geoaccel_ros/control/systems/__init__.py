@@ -56,6 +56,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import math
 import pkgutil
 import sys
 from collections import namedtuple
@@ -113,9 +114,22 @@ class System:
         return self.clearance_limit is not None
 
     def pack(self, parameters: Configuration, dtype: type = np.float32) -> tuple:
-        """Return the parameters as the model's functions take them: a named tuple of ``dtype``."""
-        values = dataclasses.astuple(parameters)
-        return _parameter_tuple(self)(*(dtype(value) for value in values))
+        """Return the parameters as the model's functions take them: a named tuple of ``dtype``.
+
+        Raises
+        ------
+        ConfigurationError
+            If one is finite, but not as ``dtype``.
+        """
+        values = dataclasses.asdict(parameters)
+        with np.errstate(over="ignore"):
+            packed = {name: dtype(value) for name, value in values.items()}
+        for name, value in values.items():
+            if math.isfinite(value) and not np.isfinite(packed[name]):
+                raise ConfigurationError(
+                    f"parameter '{name}' is {value:g}, beyond what float32 holds"
+                )
+        return _parameter_tuple(self)(**packed)
 
     def mujoco_model(self, p: Configuration | tuple) -> mujoco.MjModel:
         """Return MuJoCo's model of the robot with parameters ``p``, packed or not.
@@ -142,6 +156,14 @@ class System:
             self.apply(model, p)
             mujoco.mj_setConst(model, mujoco.MjData(model))
         return model
+
+    def check_limits(self, parameters: Configuration) -> None:
+        """Raise ConfigurationError if a smallest control is not at most the largest."""
+        for name, lower, upper in zip(self.control, *self.limits(parameters), strict=True):
+            if not lower <= upper:
+                raise ConfigurationError(
+                    f"system '{self.name}': limits of {name} are {lower:g} to {upper:g}"
+                )
 
     def tried_controls(self, parameters: Configuration) -> np.ndarray:
         """Return the maneuvers (N, U) float32, the safe one first."""
@@ -192,7 +214,7 @@ def _import(name: str, load: Callable[[], ModuleType]) -> ModuleType:
     # Whatever code of others raises, a user is told in a line which system it was.
     try:
         return load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(
             f"system '{name}' cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -227,6 +249,8 @@ def _system_of(name: str, module: ModuleType) -> System:
     for function, arguments in functions.items():
         if len(inspect.signature(getattr(module, function)).parameters) != arguments.count(",") + 1:
             raise ConfigurationError(f"system '{name}': {function} must take ({arguments})")
+    _check_names(name, module)
+    _check_parameters(name, module.Parameters)
     system = System(
         name,
         module.STATE,
@@ -249,15 +273,55 @@ def _system_of(name: str, module: ModuleType) -> System:
     )
     _check_model(system)
     _check_terms(system)
+    _check_task(system)
     return system
 
 
+def _check_names(name: str, module: ModuleType) -> None:
+    """Raise ConfigurationError if what names things is no tuple of different names."""
+    for constant in ("STATE", "CONTROL", "GOAL", "RUNNING", "TERMINAL"):
+        names = getattr(module, constant)
+        if not isinstance(names, tuple) or not all(isinstance(text, str) for text in names):
+            raise ConfigurationError(
+                f"system '{name}': {constant} is {names!r}, must be a tuple of names"
+            )
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"system '{name}': {constant} has a name twice: {names}")
+
+
+def _check_parameters(name: str, kind: type) -> None:
+    """Raise ConfigurationError if the parameters are not numbers with defaults."""
+    if not (isinstance(kind, type) and issubclass(kind, Configuration)):
+        raise ConfigurationError(f"system '{name}': Parameters must be a Configuration")
+    try:
+        values = dataclasses.asdict(kind())
+    except TypeError as error:
+        raise ConfigurationError(
+            f"system '{name}': Parameters cannot be made without arguments: {error}"
+        ) from error
+    for parameter, value in values.items():
+        if not isinstance(value, int | float):
+            raise ConfigurationError(
+                f"system '{name}': Parameters.{parameter} is {value!r}, must be a number"
+            )
+
+
 def _check_model(system: System) -> None:
-    """Raise ConfigurationError if limits or step return other than one value a component."""
-    p = system.pack(system.parameters(), np.float64)
+    """Raise ConfigurationError if limits, maneuvers or step do not return what they must."""
+    parameters = system.parameters()
+    p = system.pack(parameters, np.float64)
     x, u = _zeros(system.state), _zeros(system.control)
-    for limit in _returned(system, "limits", system.parameters()):
+    limits = _returned(system, "limits", parameters)
+    for limit in limits:
         _check_count(system, "limits", limit, system.control)
+    system.check_limits(parameters)
+    if system.maneuvers is not None:
+        for controls in _returned(system, "maneuvers", parameters):
+            _check_count(system, "maneuvers", tuple(controls), system.control)
+            if not np.isfinite(controls).all():
+                raise ConfigurationError(
+                    f"system '{system.name}': maneuvers returns {tuple(controls)}, must be finite"
+                )
     if system.step is not None:
         found = _returned(system, "step", x, u, p, np.float64(0.01))
         _check_count(system, "step", found, system.state)
@@ -287,6 +351,27 @@ def _check_terms(system: System) -> None:
                 f"system '{system.name}': {function} returns {found} terms, must return a tuple of "
                 f"{len(names)}, {', '.join(names)}, as {function.upper()} names them"
             )
+
+
+def _check_task(system: System) -> None:
+    """Raise ConfigurationError if TASK is not what a closed loop needs, or reached fails."""
+    for key, names in (("goal", system.goal), ("start", system.state)):
+        values = system.task.get(key, (0.0,) * len(names))
+        if np.shape(values) != (len(names),) or not _are_numbers(values):
+            raise ConfigurationError(
+                f"system '{system.name}': TASK's {key} is {values!r}, must have a number for each "
+                f"of {', '.join(names)}"
+            )
+    hold = system.task.get("hold", 1.0)
+    if not _are_numbers((hold,)) or hold < 0.0:
+        raise ConfigurationError(f"system '{system.name}': TASK's hold is {hold!r}, must be s >= 0")
+    if system.reached is not None:
+        p = system.pack(system.parameters(), np.float64)
+        _returned(system, "reached", _zeros(system.state), _zeros(system.goal), p)
+
+
+def _are_numbers(values) -> bool:
+    return all(isinstance(value, int | float | np.number) for value in values)
 
 
 def _zeros(names: tuple[str, ...]) -> tuple:
