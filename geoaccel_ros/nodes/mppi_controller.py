@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from nav_msgs.msg import Odometry, Path
+from nav_msgs.msg import OccupancyGrid, Odometry, Path
 from rclpy.clock import ClockType
 from rclpy.time import Time
 from sensor_msgs.msg import JointState, PointCloud2
@@ -35,6 +35,7 @@ from geoaccel_ros.ros.controller_config import ControllerConfig, controller_conf
 from geoaccel_ros.ros.diagnostics import Counters, Latency, Status
 from geoaccel_ros.ros.node import ManagedNode
 from geoaccel_ros.ros.obstacle_clouds import ObstacleClouds
+from geoaccel_ros.ros.occupancy_grid import cells_of
 from geoaccel_ros.ros.plan_messages import goal_from_pose, plan_path, rollout_markers
 from geoaccel_ros.ros.robot_state import RobotState, StateAssembly, StateError
 from geoaccel_ros.ros.run import run
@@ -129,7 +130,11 @@ class MppiController(ManagedNode):
                 self.counters.count(name, 0)
             self._clouds = ObstacleClouds(self, config)
             self.latencies["obstacles"] = self._clouds.latency
-            self.subscribe(PointCloud2, "points", self._on_points, qos.sensor_data())
+            if config.obstacle_source != "map":
+                self.subscribe(PointCloud2, "points", self._on_points, qos.sensor_data())
+            if config.obstacle_source != "clouds":
+                self.counters.count("maps in", 0)
+                self.subscribe(OccupancyGrid, "map", self._on_map, qos.LATCHED, always=True)
 
     def activate(self):
         self._loop = ControlLoop(
@@ -294,7 +299,11 @@ class MppiController(ManagedNode):
             return self._stopped(f"the pose is not known: {pose.deviation:.2g} m off, it says")
         if self._goal is None:
             return Status(diagnostics.OK, "all goals reached" if len(self._goals) else "no goal")
-        if self._clouds is not None and config.obstacle_timeout:
+        if self._clouds is None:
+            return None
+        if config.obstacle_source != "clouds" and not self._clouds.knows_map:
+            return self._stopped("no map yet")
+        if config.obstacle_source != "map" and config.obstacle_timeout:
             limit, seen = config.obstacle_timeout, self._clouds.seen
             if seen is None or now - seen > limit:
                 silence = "no cloud yet" if seen is None else f"no cloud for {now - seen:.2f} s"
@@ -396,6 +405,17 @@ class MppiController(ManagedNode):
         self.counters.count("clouds in")
         self._clouds.config = self.config
         self._clouds.add(message)
+        if self._state is not None:
+            self._use(self._clouds.use(self._state.odometer))
+
+    def _on_map(self, message: OccupancyGrid) -> None:
+        self.counters.count("maps in")
+        try:
+            self._clouds.fixed = cells_of(message, self.config)
+        except ValueError as error:
+            self.counters.count("map refused", reason=str(error))
+            self.get_logger().warning(f"map refused: {error}", throttle_duration_sec=5.0)
+            return
         if self._state is not None:
             self._use(self._clouds.use(self._state.odometer))
 

@@ -98,6 +98,18 @@ class PlanarControllerConfig(
 ):
     """Parameters of the controller of a robot that drives on a plane among obstacles."""
 
+    obstacle_source: str = parameter(
+        "clouds",
+        "Obstacles are what clouds show (points), what an occupancy grid says (map), or both.",
+        choices=("clouds", "map", "both"),
+    )
+    map_occupied: int = parameter(
+        65, "Cells of the occupancy grid are obstacles from so many percent on.", minimum=1,
+        maximum=100,
+    )  # fmt: skip
+    map_unknown: str = parameter(
+        "occupied", "What unknown cells of the occupancy grid are.", choices=("occupied", "free")
+    )
     obstacle_height_min: float = parameter(
         0.2, "Points lower than this above base_frame are ground.", unit="m", live=True
     )

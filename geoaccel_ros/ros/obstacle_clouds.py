@@ -6,7 +6,7 @@ import numpy as np
 from sensor_msgs.msg import PointCloud2
 
 from geoaccel_ros.control.distance_field import DistanceField
-from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
+from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap, OccupiedCells
 from geoaccel_ros.pointcloud.times import PointTimesConfig
 from geoaccel_ros.registration import se3
 from geoaccel_ros.registration.deskew import deskew
@@ -21,6 +21,8 @@ from geoaccel_ros.ros.robot_state import Odometer, seconds
 _SAME_INSTANT = 0.01
 # Clouds that wait for the pose at their end; a pose source that is slower than this is too slow.
 _WAITING = 5
+# After so many metres the window of an occupancy grid moves along, though no cloud came.
+_MOVED = 0.5
 
 
 class ObstacleClouds:
@@ -37,6 +39,8 @@ class ObstacleClouds:
         May be another one with each cloud, but for what the grid is made of.
     seen : float or None
         When the newest cloud on the map ended, s.
+    fixed : OccupiedCells or None
+        What an occupancy grid says; it stays when the rest is forgotten.
     latency : Latency
         Of putting a cloud on the map.
     """
@@ -46,6 +50,7 @@ class ObstacleClouds:
         mounts = SensorMounts(node, config.base_frame)
         self._reader = CloudReader(node, config, config.subset(PointTimesConfig), mounts)
         self.latency = Latency()
+        self.fixed: OccupiedCells | None = None
         deskew(np.zeros((1, 3)), np.zeros(1), np.zeros(6), 0.0)  # compiled before the first cloud
         self.forget()
 
@@ -54,6 +59,14 @@ class ObstacleClouds:
         self._map = ObstacleMap(self.config.subset(ObstacleConfig))
         self._waiting = collections.deque(maxlen=_WAITING)
         self.seen: float | None = None
+        # For what the last field was made.
+        self._fixed_used: OccupiedCells | None = None
+        self._center = np.full(2, np.inf)
+
+    @property
+    def knows_map(self) -> bool:
+        """Whether the last field was made with an occupancy grid."""
+        return self._fixed_used is not None
 
     def add(self, message: PointCloud2) -> None:
         """Let a cloud wait for its pose."""
@@ -79,9 +92,13 @@ class ObstacleClouds:
         Returns
         -------
         DistanceField or None
-            Around the robot; None if no cloud was new.
+            Around the robot; None if nothing is new: no cloud, no occupancy grid, and no place from
+            which much more of that is seen.
         """
-        used = False
+        center = pose.T_odom_base[:2, 3]
+        used = self.fixed is not self._fixed_used
+        if self.fixed is not None:
+            used = used or np.linalg.norm(center - self._center) > _MOVED
         while self._waiting and self._waiting[0][0] <= pose.stamp + _SAME_INSTANT:
             end, xyz, since_end = self._waiting.popleft()
             with self.latency.measure():
@@ -91,4 +108,6 @@ class ObstacleClouds:
             used = True
         if not used:
             return None
-        return self._map.distance_field(pose.T_odom_base[:2, 3], pose.stamp)
+        self._map.fixed = self._fixed_used = self.fixed
+        self._center = center
+        return self._map.distance_field(center, pose.stamp)

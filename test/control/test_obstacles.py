@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoaccel_ros.control.distance_field import FAR, DistanceField, distances_to, empty_field
-from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap
+from geoaccel_ros.control.obstacles import ObstacleConfig, ObstacleMap, occupied_cells
+from geoaccel_ros.registration.frames import mount_matrix
 
 CONFIG = ObstacleConfig(
     obstacle_resolution=0.1, obstacle_window=4.0, obstacle_memory=2.0, obstacle_sightings=1
@@ -109,3 +110,54 @@ def test_field_has_the_dtype_that_the_rollouts_are_compiled_for():
         obstacles.add(points, 0.0)
         distances = obstacles.distance_field(np.zeros(2), 0.0).distances
         assert distances.dtype == np.float32 and distances.flags.c_contiguous
+
+
+@pytest.mark.parametrize("side", [0.05, 0.1, 0.35])
+@pytest.mark.parametrize("turn", [0.0, math.pi / 4, 2.0])
+def test_a_map_s_cells_are_covered_and_little_else(side, turn):
+    rng = np.random.default_rng(3)
+    occupied = rng.random((12, 9)) < 0.3
+    T_odom_map = mount_matrix([5.03, -7.77, 0.0, 0.0, 0.0, turn])
+    found = occupied_cells(occupied, side, T_odom_map, 0.1)
+    rows, columns = np.nonzero(occupied)
+    # The centres of the map's cells lie in cells that are occupied.
+    centers = np.stack([columns + 0.5, rows + 0.5, np.zeros(len(rows))], axis=1) * [side, side, 1]
+    centers = (centers @ T_odom_map[:3, :3].T + T_odom_map[:3, 3])[:, :2]
+    index = np.floor(centers / 0.1).astype(int) - found.first
+    assert found.occupied[index[:, 1], index[:, 0]].all()
+    # Nothing is further from all of them than the corners of both cells are from their centres,
+    # and a cell of the grid that lies in one of the map is never left out.
+    y, x = np.indices(found.occupied.shape)
+    cells = (np.stack([x, y], axis=-1) + found.first + 0.5) * 0.1
+    gaps = np.linalg.norm(cells[:, :, None] - centers, axis=-1).min(axis=2)
+    assert gaps[found.occupied].max() <= (side + 0.1) * math.sqrt(0.5) + 1e-9
+    if side > 0.1:
+        assert found.occupied[gaps < (side - 0.1 * math.sqrt(2)) / 2].all()
+
+
+def test_a_map_s_obstacles_stay_and_move_through_the_window():
+    # A wall of one row, 10 m long, at y = 1.
+    wall = occupied_cells(
+        np.ones((1, 100), bool), 0.1, mount_matrix([-5.0, 1.0, 0.0, 0.0, 0.0, 0.0]), 0.1
+    )
+    obstacles = ObstacleMap(CONFIG)
+    obstacles.fixed = wall
+    obstacles.add(np.array([[0.05, -1.05]]), 0.0)
+    for x, stamp in ((0.0, 0.0), (4.0, 100.0)):
+        field = obstacles.distance_field(np.array([x, 0.0]), stamp)
+        assert field.at([[x + 0.05, 0.05]])[0] == pytest.approx(1.0, abs=1e-6)
+    # Beyond its end, at x = 5, and far from it; the cloud's point is long forgotten.
+    assert field.at([[5.95, 1.05]])[0] == pytest.approx(1.0, abs=1e-6)
+    away = obstacles.distance_field(np.array([0.0, 50.0]), 100.0)
+    assert away.at([[0.0, 50.0]])[0] == FAR
+    obstacles.fixed = occupied_cells(np.zeros((3, 3), bool), 0.1, np.eye(4), 0.1)
+    assert obstacles.distance_field(np.zeros(2), 100.0).at([[0.0, 0.0]])[0] == FAR
+
+
+def test_a_map_that_takes_too_much_memory_is_refused():
+    with pytest.raises(ValueError, match="occupied cells of 100 m are too many"):
+        occupied_cells(np.ones((10, 10), bool), 100.0, np.eye(4), 0.01)
+    corners = np.zeros((1000, 1000), bool)
+    corners[0, 0] = corners[-1, -1] = True
+    with pytest.raises(ValueError, match="span 10000 x 10000 cells of 0.1 m"):
+        occupied_cells(corners, 1.0, np.eye(4), 0.1)

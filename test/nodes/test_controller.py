@@ -1,12 +1,13 @@
 """mppi_controller over DDS: drives to goals on the pose it is given, and stops when in doubt."""
 
+import array
 import math
 import time
 
 import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped, TwistStamped
-from nav_msgs.msg import Odometry, Path
+from nav_msgs.msg import OccupancyGrid, Odometry, Path
 from rcl_interfaces.srv import SetParameters
 from rclpy.duration import Duration
 from rclpy.parameter import Parameter
@@ -116,11 +117,91 @@ def test_it_turns_aside_from_what_the_cloud_shows(nodes, probe):
         robot.at(0.0)
         if not len(plans):
             return False
-        path = np.array([[p.pose.position.x, p.pose.position.y] for p in plans[-1].poses])
-        beside = np.abs(path[np.abs(path[:, 0] - 1.5) < 0.1, 1])
-        return path[:, 0].max() < 1.4 or (len(beside) and beside.min() > 1.5)
+        return around_the_wall(plans)
 
     wait_for(avoided, what="a plan that does not cross the wall")
+
+
+def wall_map(value, frame="odom"):
+    """A grid of 8 x 8 m around the origin, with a wall 1.5 m ahead and 3 m wide of that value."""
+    grid = OccupancyGrid(header=Header(frame_id=frame))
+    grid.info.resolution, grid.info.width, grid.info.height = 0.05, 160, 160
+    grid.info.origin.position.x = grid.info.origin.position.y = -4.0
+    grid.info.origin.orientation.w = 1.0
+    cells = np.zeros((160, 160), np.int8)
+    cells[50:110, 110:112] = value
+    grid.data = array.array("b", cells.tobytes())
+    return grid
+
+
+def around_the_wall(plans):
+    """Return whether the last plan passes the wall of ``wall_map`` on a side, or ends before it."""
+    path = np.array([[p.pose.position.x, p.pose.position.y] for p in plans[-1].poses])
+    beside = np.abs(path[np.abs(path[:, 0] - 1.5) < 0.1, 1])
+    return path[:, 0].max() < 1.4 or (len(beside) > 0 and beside.min() > 1.5)
+
+
+# -1 is unknown.
+@pytest.mark.parametrize("value", [100, -1])
+def test_it_turns_aside_from_what_a_map_shows_without_any_cloud(nodes, probe, value):
+    process = nodes.start(
+        "mppi_controller", "-p", "goals:=[5.0, 0.0]", "-p", "obstacle_source:=map"
+    )
+    plans = probe.listen(Path, "/plan", qos.RELIABLE)
+    robot = Robot(probe)
+
+    def waits():
+        robot.at(0.0)
+        return probe.diagnostics("mppi_controller").get("message") == "stopped: no map yet"
+
+    wait_for(waits, what="the controller to ask for a map")
+    assert not plans and robot.told() == (0.0, 0.0)
+    maps = probe.speak(OccupancyGrid, "/map", qos.LATCHED)
+    maps.publish(wall_map(value, frame="map"))
+    process.wait_for_output("map refused: it is in frame 'map', must be in 'odom'")
+    assert not plans
+    maps.publish(wall_map(value))
+
+    def avoided():
+        robot.at(0.0)
+        return len(plans) > 5 and around_the_wall(plans)
+
+    wait_for(avoided, what="a plan that does not cross the wall")
+
+    def said():
+        robot.at(0.0)
+        told = probe.diagnostics("mppi_controller")
+        return told["message"] == "driving" and told.get("map refused") == "1"
+
+    wait_for(said, what="the controller to say that it drives, and that it refused a map")
+
+
+def test_unknown_cells_may_be_free_and_clouds_are_still_asked_for_beside_a_map(nodes, probe):
+    # Told before the node is there: a map server tells it once.
+    probe.node.create_publisher(OccupancyGrid, "/map", qos.LATCHED).publish(wall_map(-1))
+    nodes.start(
+        "mppi_controller", *MOUNT, "-p", "goals:=[5.0, 0.0]", "-p", "obstacle_source:=both",
+        "-p", "map_unknown:=free",
+    )  # fmt: skip
+    plans = probe.listen(Path, "/plan", qos.RELIABLE)
+    robot = Robot(probe)
+
+    def waits():
+        robot.at(0.0)
+        message = probe.diagnostics("mppi_controller").get("message", "")
+        return message.startswith("stopped: no cloud yet")
+
+    wait_for(waits, what="the controller to ask for clouds")
+    clouds = probe.speak(PointCloud2, "/points", qos.RELIABLE)
+    far = np.array([[-3.0, 3.0, 0.5]], np.float32)
+
+    def straight():
+        header = Header(stamp=probe.node.get_clock().now().to_msg(), frame_id="lidar")
+        clouds.publish(message_from_points(header, far.view(XYZ).reshape(-1)))
+        robot.at(0.0)
+        return len(plans) and not around_the_wall(plans)
+
+    wait_for(straight, what="a plan straight through what is unknown")
 
 
 @pytest.mark.parametrize("no_return", [(np.nan, np.nan), (0.0, 1e6)])

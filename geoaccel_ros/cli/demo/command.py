@@ -64,6 +64,10 @@ def add_parsers(subparsers) -> None:
         "--timeout", type=_positive, default=110.0, metavar="S",
         help="give up after this many simulated seconds (default: %(default)g)",
     )  # fmt: skip
+    parser.add_argument(
+        "--video", action="store_true",
+        help="also write demo.mp4, rendered after the drive; needs the extra [video] and OpenGL",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="also write the summary here; - for stdout")
     parser.set_defaults(run=run)
 
@@ -76,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     from geoaccel_ros.cli.demo.task import read_task
 
     task = read_task(config)
+    if args.video:
+        from geoaccel_ros.cli.demo.film import check_packages
+
+        check_packages()
     output = _empty_folder(args.output, config)
     # Ended from outside, the demo must take its nodes along, as it does on Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -85,19 +93,38 @@ def run(args: argparse.Namespace) -> int:
     seed = [] if args.seed is None else ["-p", f"seed:={args.seed}"]
     observed = _drive(config, task, seed, output, args.timeout, say)
 
+    from geoaccel_ros.cli.demo.evaluation import read_bag
     from geoaccel_ros.cli.demo.verdict import judge, report
 
     say("reading the bag")
-    summary = judge(output, task, observed)
+    recording = read_bag(output / "bag")
+    summary = judge(output, recording, task, observed)
     write_json(summary, output / "summary.json")
     if args.json is not None:
         write_json(summary, args.json)
+    if args.video:
+        say("rendering the film")
+        _film(output / "demo.mp4", recording, task)
     say.end()
     if args.json != "-":
         print(report(summary, output))
     for failure in summary["failures"]:
         print(f"demo failed: {failure}", file=sys.stderr)
     return 1 if summary["failures"] else 0
+
+
+def _film(path: Path, recording, task) -> None:
+    """Write the film, or why there is none: the status is that of the drive."""
+    from geoaccel_ros.cli.demo.film import write_film
+
+    truth = recording.truth
+    try:
+        write_film(
+            path, task.model, task.base_body, truth.stamps, truth.poses,
+            recording.to_world(task.goals),
+        )  # fmt: skip
+    except UserError as error:
+        print(f"demo.mp4 was not written: {error}", file=sys.stderr)
 
 
 def _drive(config: Path, task, seed: Sequence[str], output: Path, timeout: float, say) -> dict:
@@ -247,7 +274,7 @@ def _empty_folder(output: Path, config: Path) -> Path:
         mark.write_bytes(config.read_bytes())
         for name in ("bag", "logs"):
             shutil.rmtree(output / name, ignore_errors=True)
-        for name in ("summary.json", "trajectory.png", "latency.png"):
+        for name in ("summary.json", "trajectory.png", "latency.png", "demo.mp4"):
             (output / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to '{output}': {error.strerror}") from None

@@ -86,6 +86,11 @@ class Recording:
         """True poses (N, 4, 4), in the world, at the odometry's stamps."""
         return interpolate_poses(self.truth.stamps, self.truth.poses, self.odometry.stamps)
 
+    def to_world(self, points: np.ndarray) -> np.ndarray:
+        """Return points (N, 2) of the odometry's frame in the world's, as seen from above."""
+        T_world_odom = self.T_world_odom
+        return points @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
+
     def ate_rmse(self) -> float:
         """Return the RMSE of the odometry's position in metres, no alignment but the start."""
         return absolute_trajectory_error(

@@ -25,6 +25,8 @@ class Task:
         The controller lets the robot come no nearer to an obstacle, m.
     model : str
         Name or file of the simulated world.
+    base_body : str
+        The robot in it.
     prior : str
         What lidar_odometry predicts by, its topic; or none.
     """
@@ -33,6 +35,7 @@ class Task:
     goal_tolerance: float
     clearance_limit: float
     model: str
+    base_body: str
     prior: str
 
 
@@ -57,10 +60,12 @@ def read_task(config: Path) -> Task:
     controller = config_type(**{key: parameters[key] for key in parameters if key in known})
     if not controller.goals:
         raise UserError(f"'{config}' gives mppi_controller no 'goals' (x1, y1, x2, y2, …)")
+    simulation = read_parameters(config, "/mujoco_simulation")
     return Task(
         goals=np.array(controller.goals).reshape(-1, len(system.goal))[:, :2],
         goal_tolerance=controller.goal_tolerance,
         clearance_limit=system.clearance_limit(controller.subset(system.parameters)),
-        model=read_parameters(config, "/mujoco_simulation").get("model", "yard"),
+        model=simulation.get("model", "yard"),
+        base_body=simulation.get("base_body", "base_link"),
         prior=read_parameters(config, "/lidar_odometry").get("prior", "none"),
     )

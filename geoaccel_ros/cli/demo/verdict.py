@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoaccel_ros.cli.demo.evaluation import read_bag
+from geoaccel_ros.cli.demo.evaluation import Recording
 from geoaccel_ros.cli.demo.pictures import draw_latency, draw_trajectory
 from geoaccel_ros.cli.demo.task import Task
 from geoaccel_ros.cli.errors import UserError
@@ -21,13 +21,14 @@ _MISSED_MAX = 0.01
 _ROUNDING = 2e-6
 
 
-def judge(output: Path, task: Task, observed: dict) -> dict:
+def judge(output: Path, recording: Recording, task: Task, observed: dict) -> dict:
     """Return summary.json's content and draw the pictures.
 
     Parameters
     ----------
     output : Path
-        Folder of the bag; gets the pictures.
+        Gets the pictures.
+    recording : Recording
     task : Task
     observed : dict
         By name of the node its last ``diagnostics``, its ``usage`` of CPU and memory and its exit
@@ -38,7 +39,6 @@ def judge(output: Path, task: Task, observed: dict) -> dict:
     UserError
         If there is nothing to judge.
     """
-    recording = read_bag(output / "bag")
     if not len(recording.odometry.stamps):
         raise UserError(f"no pose was published; see {output / 'logs' / 'lidar_odometry.log'}")
     said = observed["diagnostics"]
@@ -49,8 +49,7 @@ def judge(output: Path, task: Task, observed: dict) -> dict:
     reached = int(controller["goals reached"])
     codec = recording.codec
     world = load_model(task.model)
-    T_world_odom = recording.T_world_odom
-    goals = task.goals @ T_world_odom[:2, :2].T + T_world_odom[:2, 3]
+    goals = recording.to_world(task.goals)
     shortest = shortest_path(
         recording.truth.poses[0, :2, 3],
         goals,
