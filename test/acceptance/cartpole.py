@@ -49,7 +49,7 @@ def swing_up_and_stand(nodes, probe, seed: int, hold: float = 20.0) -> dict:
     rng = np.random.default_rng(seed)
     start = [rng.uniform(-0.2, 0.2), math.pi + rng.uniform(-0.2, 0.2)]
     arguments = (*WITH_HAND, "-p", f"start_qpos:={start}", "-p", f"seed:={seed}")
-    start_stepped(nodes, "cartpole", PERIOD, (f"seed:={seed}",), arguments)
+    start_stepped(nodes, probe, "cartpole", PERIOD, (f"seed:={seed}",), arguments)
     first = 3.0 + hold / 4
     pole.wait(first)
     times, rows = pole.between(0.0, first)

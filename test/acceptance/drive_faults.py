@@ -42,6 +42,7 @@ class Drive:
         nodes.start("mujoco_simulation", "-p", f"seed:={seed}", "-r", "odom:=true_odom")
         self.start_controller()
         self.drives_again(0.0, math.inf)
+        wait_for(lambda: len(self.commands), what="a command")
 
     def start_controller(self) -> None:
         values = (f"goals:={list(GOAL)}", f"seed:={self._seed}", "odom_frame:=world")

@@ -77,6 +77,7 @@ class Scene:
         start_simulation(nodes, "cartpole", *remapped)
         self.start_controller()
         self.recover(0.0, 60.0)
+        assert len(self.commands), "no command was heard"
 
     def push(self) -> float:
         """Push the cart; return the time at which it begins."""
@@ -227,7 +228,7 @@ def delayed(nodes, probe, seed: int, delay: float) -> dict:
     carry(probe, JointState, "/true_joint_states", "/joint_states", every_period)
     remapped = ("-r", "commands:=late_commands", "-r", "joint_states:=true_joint_states")
     values = (f"seed:={seed}", f"command_delay:={delay}")
-    start_stepped(nodes, "cartpole", half, values, remapped)
+    start_stepped(nodes, probe, "cartpole", half, values, remapped)
     pole.wait(10.0)
     times, rows = pole.between(0.0, 10.0)
     upright = float(times[np.abs(rows[:, 1]) >= UPRIGHT].max())

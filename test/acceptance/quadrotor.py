@@ -38,6 +38,7 @@ def hover_and_fly(nodes, probe, seed: int, waypoints=WAYPOINTS) -> dict:
     start = [*START, *map(float, turn.as_quat(scalar_first=True))]
     start_stepped(
         nodes,
+        probe,
         "quadrotor",
         PERIOD,
         (f"seed:={seed}",),

@@ -20,7 +20,7 @@ def stand_and_walk(nodes, probe, seed: int, way: float = WAY) -> dict:
     """Stand, then walk ``way`` m forward; return what was seen."""
     body = Body(probe)
     commands = Commands(probe, "quadruped", body)
-    start_stepped(nodes, "quadruped", PERIOD, (f"seed:={seed}",), ("-p", f"seed:={seed}"))
+    start_stepped(nodes, probe, "quadruped", PERIOD, (f"seed:={seed}",), ("-p", f"seed:={seed}"))
     goals = probe.speak(PoseStamped, "/goal_pose", qos.RELIABLE)
     body.wait(STANDING)
     drift = np.linalg.norm(body.places(0.0)[-1, :2])

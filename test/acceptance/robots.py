@@ -14,6 +14,7 @@ from nav_msgs.msg import Odometry
 from ros_harness import Probe, Process, Processes, wait_for
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import SetBool
 
 from geoaccel_ros.control.systems import load_system
 from geoaccel_ros.ros import qos
@@ -40,15 +41,28 @@ def start_simulation(nodes: Processes, robot: str, *arguments: str) -> Process:
 
 
 def start_stepped(
-    nodes: Processes, robot: str, period: float, values: tuple = (), arguments: tuple = ()
+    nodes: Processes,
+    probe: Probe,
+    robot: str,
+    period: float,
+    values: tuple = (),
+    arguments: tuple = (),
 ) -> None:
     """Start both, each waiting for the other: a command moves time on by ``period`` s.
 
+    Time begins when the probe, which has a Track and Commands of the robot by now, hears them.
     ``values`` are parameters of the controller, ``arguments`` ROS arguments of the simulation.
     """
     start_controller(nodes, robot, "update_on:=state", "command_delay:=0.0", *values)
     stepping = ["-p", "stepping:=command", "-p", f"command_period:={period}"]
-    start_simulation(nodes, robot, *stepping, *arguments)
+    start_simulation(nodes, robot, "-p", "start_paused:=true", *stepping, *arguments)
+    # The probe, and the controller or who carries states to it.
+    state = "joint_states" if robot == "cartpole" else "odom"
+    probe.wait_for_connections(
+        "mujoco_simulation", publishers_of_commands=1, **{f"subscribers_of_{state}": 2}
+    )
+    probe.wait_for_connections("mppi_controller", subscribers_of_commands=2)
+    assert probe.call(SetBool, "/mujoco_simulation/pause", SetBool.Request(data=False)).success
 
 
 def carry(
