@@ -100,7 +100,7 @@ SERIES = (
         ),
     ),
     Series(
-        in_world("corridor_demo.yaml"),
+        in_world("corridor.yaml"),
         CORRIDOR_SEEDS,
         (Row("corridor: goals along it, on lidar_odometry's pose", _MUST, _path, _is_driven),),
     ),

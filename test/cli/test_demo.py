@@ -66,10 +66,8 @@ def test_the_robot_reaches_a_goal_and_nothing_is_lost(one_goal, tmp_path):
     summary = json.loads(stdout)
     assert_shape(summary, KEYS)
     assert summary == json.loads((tmp_path / "demo" / "summary.json").read_text())
-    # How fast time ran depends on what else this machine does: that is no test's business, nor is
-    # what came late.
-    of_speed = ("real-time factor", "deadlines")
-    failures = [f for f in summary["failures"] if not any(word in f for word in of_speed)]
+    # How fast time ran depends on what else this machine does: that is no test's business.
+    failures = [f for f in summary["failures"] if "real-time factor" not in f]
     assert failures == [], stderr
     assert process.returncode == (1 if summary["failures"] else 0)
 
