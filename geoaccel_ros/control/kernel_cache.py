@@ -141,7 +141,7 @@ def _add(value: object, update: Callable[[bytes], None], seen: dict[int, int]) -
         update(repr(value).encode())
     elif kind in (frozenset, set, dict):
         _add(sorted(value.items() if kind is dict else value, key=repr), update, seen)
-    elif value in (math, np) or kind is type and value.__module__ == "numpy":
+    elif value is math or value is np or kind is type and value.__module__ == "numpy":
         update(value.__name__.encode())
     else:
         raise UnknownContent(f"{value!r}")

@@ -392,7 +392,9 @@ class Mppi:
         if not found.counted:
             return self._nothing_found(found, plan, age, stamp)
 
-        elapsed = dt if age is None else max(0.0, stamp - self._sent[-1][0])
+        # An update that failed leaves a plan, but nothing was sent.
+        known = age is not None and self._sent
+        elapsed = max(0.0, stamp - self._sent[-1][0]) if known else dt
         chosen = self._choose(problem, found, self._past(stamp), elapsed)
         self._watch.lap("choose")
         if chosen is None:

@@ -365,6 +365,18 @@ def test_limits_of_rate_begin_with_what_was_sent_in_truth():
     assert (np.abs(after - command) <= 0.1 * np.array([0.8, 2.0]) + 1e-9).all()
 
 
+def test_an_update_that_failed_is_followed_by_one_that_does_not(monkeypatch):
+    mppi = Mppi(dataclasses.replace(CONFIG, rate_limits=(0.8, 2.0), sigma=(2.0, 2.0)))
+    search = mppi._search.search
+    monkeypatch.setattr(mppi._search, "search", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        mppi.update(AT_REST, GOAL, 7.0)
+    monkeypatch.setattr(mppi._search, "search", search)
+    # Of what was sent nothing is known: a step's change, from the safe command.
+    command = mppi.update(AT_REST, GOAL, 7.3).command
+    assert (np.abs(command) <= CONFIG.dt * np.array([0.8, 2.0]) + 1e-9).all()
+
+
 def test_smoothing_takes_most_of_the_jitter_from_white_noise_and_none_of_the_way():
     def drive(window):
         # Without a cost of its change nothing else keeps the command from jittering.
