@@ -79,7 +79,7 @@ def test_each_edit_makes_another_function(before, after):
     assert fingerprint(robot()) != fingerprint(robot(ROBOT.replace(before, after)))
 
 
-# Two helpers, of which each is used once or more, in other places.
+# Both helpers are known, by their names, before the alias is looked up.
 ALIASES = """
 def square(x):
     return x * x
@@ -87,10 +87,10 @@ def square(x):
 def absolute(x):
     return abs(x)
 
-shape = square
+used = square
 
 def step(x, p):
-    return square(x) + 2.0 * absolute(x) + 3.0 * shape(x)
+    return square(x) + 2.0 * absolute(x) + 3.0 * used(x)
 """
 GAINS = """
 from collections import namedtuple
@@ -114,7 +114,7 @@ def step(x, p, *, half=0.5):
 @pytest.mark.parametrize(
     ("source", "before", "after"),
     [
-        (ALIASES, "shape = square", "shape = absolute"),
+        (ALIASES, "used = square", "used = absolute"),
         (GAINS, "kp kd", "kd kp"),
         (COMPILED, '"python"', '"numpy"'),
         (COMPILED, "half=0.5", "half=0.6"),
@@ -130,7 +130,7 @@ def test_what_only_looks_the_same_is_another_function(source, before, after):
 def test_an_alias_is_not_the_old_kernel():
     old, edited = (
         compiled(robot(source))
-        for source in (ALIASES, ALIASES.replace("shape = square", "shape = absolute"))
+        for source in (ALIASES, ALIASES.replace("used = square", "used = absolute"))
     )
     assert value(old) == pytest.approx(0.09 + 0.6 + 0.27)
     assert value(edited) == pytest.approx(0.09 + 0.6 + 0.9)
